@@ -1,0 +1,25 @@
+// The names of the fixes and the recommended set of a case. What a fix does is in src/fixes/, one file each.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "case/case.h"
+
+namespace regather {
+
+struct FixInfo {
+  std::string name;
+  std::string repairs;  // one line: the bug in our words
+};
+const std::vector<FixInfo>& known_fixes();
+
+// The set that `--fixes on` applies (interfaces.md): it depends on backend and loss alone.
+Fixes recommended_fixes(Backend backend, Loss loss);
+
+// "a+b" or "none"; throws UsageError for a name that is not a fix. Sorted on return.
+Fixes parse_fixes(std::string_view text);
+std::string print_fixes(const Fixes& fixes);
+
+}  // namespace regather

@@ -1,0 +1,37 @@
+// Runs one function on every rank of a world: ranks as threads over shared memory, or as processes over gloo.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+
+namespace regather::comm {
+
+struct LaunchOptions {
+  int world = 2;
+  std::chrono::milliseconds deadline{30000};  // for each wait on other ranks
+};
+
+// What a rank's function left behind. A rank whose collective failed because another rank left or threw first is
+// marked `peer_failed`: its error is a consequence, not a cause.
+struct RankEnd {
+  std::string result;      // what the function returned
+  std::string error_type;  // empty when it returned; "hang" when the deadline passed; "signal N" for a dead process
+  std::string error_text;
+  bool peer_failed = false;
+};
+
+using RankFunction = std::function<std::string(World&)>;
+
+// Ranks as threads of this process over the shared-memory backend. When a rank's function throws, the others' waits
+// end with an error that names that rank; no thread outlives the call. Thread names are "rank N".
+std::vector<RankEnd> run_threads(const LaunchOptions& options, const RankFunction& function);
+
+// Ranks as forked children over gloo (FileStore in a temporary folder); results come back through pipes. Children that
+// do not end within twice the deadline are killed.
+std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunction& function);
+
+}  // namespace regather::comm

@@ -1,0 +1,61 @@
+// Linear, embedding and RMS norm whose parameters are read through Module::read.
+#pragma once
+
+#include "model/module.h"
+
+namespace regather::model {
+
+// y = x W^T + b. weight [out, in], bias [out] or undefined.
+class Linear : public Module {
+ public:
+  Linear(int64_t in, int64_t out, bool bias);
+  // Shares another module's weight (tied head).
+  Linear(Tensor shared_weight, bool bias);
+  Tensor forward(const Tensor& x) override;
+  // Read as a backend sees it; the direct read that the fused losses make.
+  const Tensor& weight() { return read(weight_); }
+  Tensor bias() { return bias_.defined() ? read(bias_) : bias_; }
+  const Tensor& weight_handle() const { return weight_; }  // not a read: for identity and bookkeeping
+  const Tensor& bias_handle() const { return bias_; }
+
+ protected:
+  Tensor weight_;
+  Tensor bias_;
+};
+
+// y = x W^T + b + (x A^T) B^T * alpha / rank, as peft's LoRA without dropout: A [rank, in], B [out, rank], each a Linear
+// of its own named lora_A and lora_B.
+class LoraLinear : public Linear {
+ public:
+  LoraLinear(int64_t in, int64_t out, bool bias, int64_t rank, double alpha);
+  Tensor forward(const Tensor& x) override;
+  bool adapters_enabled = true;
+
+ private:
+  std::shared_ptr<Linear> a_;
+  std::shared_ptr<Linear> b_;
+  double scale_;
+};
+
+class Embedding : public Module {
+ public:
+  Embedding(int64_t count, int64_t width);
+  Tensor forward(const Tensor& ids) override;
+  const Tensor& weight_handle() const { return weight_; }
+
+ private:
+  Tensor weight_;
+};
+
+// weight * (x / sqrt(mean(x^2) + eps)), normalised in float32 or wider, as transformers' Qwen2RMSNorm does.
+class RmsNorm : public Module {
+ public:
+  RmsNorm(int64_t width, double eps);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Tensor weight_;
+  double eps_;
+};
+
+}  // namespace regather::model

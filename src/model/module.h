@@ -1,0 +1,51 @@
+// A torch module with forward hooks and a parameter getter that a sharding backend can watch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace regather::model {
+
+using at::Tensor;
+
+class Module : public torch::nn::Module {
+ public:
+  using Body = std::function<Tensor(const Tensor&)>;
+  // Receives the module and the tensor that goes in (pre) or comes out (post), and returns the tensor to use instead;
+  // the tensor may be undefined (a body that takes or returns none).
+  using Hook = std::function<Tensor(Module&, const Tensor&)>;
+  using ReadHook = std::function<void(Module&, const Tensor&)>;
+
+  using torch::nn::Module::Module;
+
+  // Pre-forward hooks in order of registration, forward, post-forward hooks in order of registration.
+  Tensor operator()(const Tensor& input);
+  // The same around any body: a backend runs a function "inside the wrapper's forward" with it.
+  Tensor call(const Tensor& input, const Body& body);
+  virtual Tensor forward(const Tensor& input) = 0;
+
+  void add_pre_forward(Hook hook) { pre_forward_.push_back(std::move(hook)); }
+  void add_post_forward(Hook hook) { post_forward_.push_back(std::move(hook)); }
+  // Called each time a parameter of this module is read through read().
+  void set_read_hook(ReadHook hook) { on_read_ = std::move(hook); }
+  void clear_hooks();
+
+  // Every use of a parameter goes through here, so that a backend sees it (DeepSpeed watches module._parameters).
+  const Tensor& read(const Tensor& parameter);
+
+  // Direct children that are regather modules, in order of registration.
+  std::vector<std::shared_ptr<Module>> module_children() const;
+
+ private:
+  std::vector<Hook> pre_forward_;
+  std::vector<Hook> post_forward_;
+  ReadHook on_read_;
+};
+
+}  // namespace regather::model

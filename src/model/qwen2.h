@@ -1,0 +1,90 @@
+// The Qwen2 causal decoder as transformers defines it (modeling_qwen2), with LoRA adapters on q, k, v, o.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/layers.h"
+#include "model/module.h"
+
+namespace regather::model {
+
+// What every decoder layer needs besides hidden states; set for the duration of one backbone call.
+struct Context {
+  Tensor cos;   // [1, T, head_dim]
+  Tensor sin;   // [1, T, head_dim]
+  Tensor mask;  // [1 or B, 1, T, T], added to the attention scores: 0 or the dtype's lowest value
+};
+
+// Runs a block on its input; train installs one that checkpoints. `block` may be run again during backward.
+using BlockRunner = std::function<Tensor(const Module::Body& block, const Tensor& input)>;
+
+class Attention;
+class Mlp;
+
+class DecoderLayer : public Module {
+ public:
+  DecoderLayer(const Config& config, const Context* context);
+  // Residual blocks; with run_forward set, run_forward(block, input) instead of the block itself (checkpoint_at=forward:
+  // the layer's own hooks stay outside).
+  Tensor forward(const Tensor& hidden) override;
+  BlockRunner run_forward;
+
+ private:
+  Tensor block(const Tensor& hidden);
+  std::shared_ptr<RmsNorm> input_layernorm_;
+  std::shared_ptr<Attention> self_attn_;
+  std::shared_ptr<RmsNorm> post_attention_layernorm_;
+  std::shared_ptr<Mlp> mlp_;
+};
+
+class Decoder : public Module {
+ public:
+  explicit Decoder(const Config& config);
+  // input_ids [B, T] int64 -> hidden states [B, T, hidden] after the final norm.
+  Tensor forward(const Tensor& input_ids) override;
+  BlockRunner run_layer;  // checkpoint_at=call: run_layer([layer](x){ return (*layer)(x); }, hidden)
+
+  const std::vector<std::shared_ptr<DecoderLayer>>& layers() const { return layers_; }
+  Embedding& embedding() { return *embed_tokens_; }
+
+ private:
+  Config config_;
+  Context context_;
+  std::shared_ptr<Embedding> embed_tokens_;
+  std::vector<std::shared_ptr<DecoderLayer>> layers_;
+  std::shared_ptr<RmsNorm> norm_;
+};
+
+// Parameter names are transformers': model.embed_tokens.weight, model.layers.N.self_attn.q_proj.weight,
+// model.layers.N.input_layernorm.weight, model.norm.weight, lm_head.weight (absent from named parameters twice when
+// tied: the head's module then holds the embedding's own tensor), and for adapters
+// model.layers.N.self_attn.q_proj.lora_A.weight / lora_B.weight.
+class CausalLM : public Module {
+ public:
+  explicit CausalLM(const Config& config);
+
+  // The model's own forward: logits [B, T, vocab] through the head's module.
+  Tensor forward(const Tensor& input_ids) override;
+  Decoder& backbone() { return *model_; }
+  Linear& head() { return *lm_head_; }
+  const Config& config() const { return config_; }
+
+ private:
+  Config config_;
+  std::shared_ptr<Decoder> model_;
+  std::shared_ptr<Linear> lm_head_;
+};
+
+// Fills every parameter from `seed` by name, in float64 then rounded to the parameter's dtype: the same numbers whatever
+// the order, rank or transport. Matrices: standard deviation 0.02 (transformers' initializer_range); norms: 1 + small;
+// biases small; LoRA's B is not zero.
+void initialise(CausalLM& model, uint64_t seed);
+
+// Distinct parameters with their first name, tied ones once.
+std::vector<std::pair<std::string, Tensor>> distinct_parameters(const torch::nn::Module& module);
+
+}  // namespace regather::model
