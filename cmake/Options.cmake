@@ -11,3 +11,6 @@ if(REGATHER_SANITIZE)
                                                     -fno-sanitize-recover=all)
   target_link_options(regather_options INTERFACE -fsanitize=${REGATHER_SANITIZE})
 endif()
+
+# The programs side by side: regather starts regather-worker from its own folder.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)

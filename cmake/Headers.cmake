@@ -1,0 +1,37 @@
+# Targets `headers` and `headers-runtime`: each public header compiled alone, without the precompiled header, so that
+# none leans on what another file happens to include. In no default build; CI builds them.
+
+# regather_headers(TARGET LIBRARY... HEADERS a.h ...)
+function(regather_headers target)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES;HEADERS" ${ARGN})
+  add_custom_target(${target})
+  if(NOT ARG_HEADERS)
+    return()
+  endif()
+  set(sources)
+  foreach(header IN LISTS ARG_HEADERS)
+    set(source ${PROJECT_BINARY_DIR}/${target}/${header}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"@header@\"\n" @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(${target}_objects OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_compile_options(${target}_objects PRIVATE -O0 -g0)
+  target_link_libraries(${target}_objects PRIVATE regather::options ${ARG_LIBRARIES})
+  add_dependencies(${target} ${target}_objects)
+endfunction()
+
+function(regather_all_headers)
+  file(GLOB_RECURSE found RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+       src/*.h kernels/*.h matrix/*.h repro/*.h reports/*.h)
+  # Not ours to compile alone: the precompiled header, and the stand-ins for headers that the torch wheel leaves out.
+  list(FILTER found EXCLUDE REGEX "^src/pch\\.h$|/gloo_headers/|\\.cuh$")
+  set(plain ${found})
+  list(FILTER plain INCLUDE REGEX "^(src/(base|case)|kernels|matrix|repro|reports)/")
+  list(FILTER plain EXCLUDE REGEX "^(kernels/op|matrix/worker)/")
+  set(runtime ${found})
+  list(REMOVE_ITEM runtime ${plain})
+  regather_headers(headers LIBRARIES regather::case HEADERS ${plain})
+  if(REGATHER_RUNTIME)
+    regather_headers(headers-runtime LIBRARIES regather::case regather::torch HEADERS ${runtime})
+  endif()
+endfunction()
