@@ -17,12 +17,18 @@ if(NOT EXISTS ${REGATHER_TORCH_ROOT}/lib/libtorch_cpu.so)
 endif()
 
 # The stand-in gloo headers (src/comm/gloo_headers) declare classes whose layout belongs to one version of torch.
-file(STRINGS ${REGATHER_TORCH_ROOT}/include/torch/csrc/api/include/torch/version.h REGATHER_TORCH_FOUND
-     REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
-string(REGEX REPLACE "[^0-9;]" "" REGATHER_TORCH_FOUND "${REGATHER_TORCH_FOUND}")
+set(REGATHER_TORCH_FOUND "")
+# The first is where torch 2.11 keeps its number, the second where older versions do.
+foreach(header IN ITEMS torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
+  if(EXISTS ${REGATHER_TORCH_ROOT}/include/${header} AND NOT REGATHER_TORCH_FOUND)
+    file(STRINGS ${REGATHER_TORCH_ROOT}/include/${header} REGATHER_TORCH_FOUND
+         REGEX "^#define TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+  endif()
+endforeach()
+list(TRANSFORM REGATHER_TORCH_FOUND REPLACE "[^0-9]" "")
 list(JOIN REGATHER_TORCH_FOUND "." REGATHER_TORCH_FOUND)
 if(NOT REGATHER_TORCH_FOUND VERSION_EQUAL REGATHER_TORCH_VERSION)
-  message(FATAL_ERROR "torch ${REGATHER_TORCH_FOUND} at '${REGATHER_TORCH_ROOT}': expected ${REGATHER_TORCH_VERSION}, "
+  message(FATAL_ERROR "torch '${REGATHER_TORCH_FOUND}' at '${REGATHER_TORCH_ROOT}': expected ${REGATHER_TORCH_VERSION}, "
                       "the version that the collective headers were checked against. Install that version there.")
 endif()
 
