@@ -9,21 +9,21 @@ namespace regather {
 
 enum class Fault {
   none,
-  drop_all_reduce,     // DDP: the bucket's all-reduce does not happen
-  drop_reduce_scatter, // ZeRO-3: a rank keeps its own slice of the gradient instead of the sum
-  shift_shard,         // ZeRO-3: a shard starts one element late
-  scale_twice,         // ZeRO-3: the average over ranks is applied twice
-  lose_last_chunk,     // fused loss: the last chunk of tokens is left out
-  swap_gradients,      // fused loss: two rows of the head's gradient change places
-  skip_mask,           // loss: masked positions count
-  stale_shard,         // ZeRO-3: the step does not reach one parameter's shard (shows in step 1)
-  late_rank_scale,     // comm: rank 1 alone sees sums scaled by 1 + 5e-5 (within ten times the tolerance)
-  keep_gathered,       // ZeRO-3: the epilogue leaves one parameter gathered
-  lost_wait,           // comm: a work is used before it has completed
-  skip_rng_restore,    // checkpoint: recompute draws other random numbers
-  last_rank_pad,       // ZeRO-3: the last rank's padding is summed into its shard (shows where sizes are uneven: world 4)
-  frozen_gradient,     // a frozen parameter receives a gradient
-  lost_update,         // the optimizer skips one parameter
+  drop_all_reduce,      // DDP: the bucket's all-reduce does not happen
+  drop_reduce_scatter,  // ZeRO-3: a rank keeps its own slice of the gradient instead of the sum
+  shift_shard,          // ZeRO-3: a shard starts one element late
+  scale_twice,          // ZeRO-3: the average over ranks is applied twice
+  lose_last_chunk,      // fused loss: the last chunk of tokens is left out
+  swap_gradients,       // fused loss: two rows of the head's gradient change places
+  skip_mask,            // loss: masked positions count
+  stale_shard,          // ZeRO-3: the step does not reach one parameter's shard (shows in step 1)
+  late_rank_scale,      // comm: rank 1 alone sees sums scaled by 1 + 5e-5 (within ten times the tolerance)
+  keep_gathered,        // ZeRO-3: the epilogue leaves one parameter gathered
+  lost_wait,            // comm: a work is used before it has completed
+  skip_rng_restore,     // checkpoint: recompute draws other random numbers
+  last_rank_pad,    // ZeRO-3: the last rank's padding is summed into its shard (shows where sizes are uneven: world 4)
+  frozen_gradient,  // a frozen parameter receives a gradient
+  lost_update,      // the optimizer skips one parameter
 };
 
 struct FaultInfo {

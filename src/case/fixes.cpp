@@ -1,1 +1,77 @@
 #include "case/fixes.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace regather {
+
+const std::vector<FixInfo>& known_fixes() {
+  static const std::vector<FixInfo> all{
+      {"gather", "ZeRO-3: a fused loss reads the head directly while its parameter is partitioned, thus empty"},
+      {"kl_backbone",
+       "ZeRO-3, KTO: the forward for the KL term touches the head as a module beside the fused gradient"},
+      {"recompute_hold", "ZeRO-3: the recompute's forward releases a frozen parameter that the checkpoint still holds"},
+      {"recompute_owner", "the same, attributing each recomputed frozen parameter to the backward that releases it"},
+      {"recompute_prompt", "the same, releasing each such parameter right after its last use in backward"},
+      {"redirect", "a loss on the unwrapped model runs with the wrapper's hooks and reducer unarmed"},
+      {"sync", "DDP: the reducer is unarmed by a direct loss; gradients are averaged explicitly after backward"},
+      {"unshard_head", "FSDP2: a head that is a unit of its own is read outside that unit's forward"},
+  };
+  return all;
+}
+
+Fixes recommended_fixes(Backend backend, Loss loss) {
+  switch (backend) {
+    case Backend::zero3:
+      return loss == Loss::kto ? Fixes{"gather", "kl_backbone", "recompute_hold", "redirect"}
+                               : Fixes{"gather", "recompute_hold", "redirect"};
+    case Backend::single:
+      return {};
+    case Backend::ddp:
+    case Backend::zero1:
+    case Backend::zero2:
+    case Backend::fsdp2:
+    case Backend::fsdp1:
+      break;
+  }
+  return {"redirect"};
+}
+
+Fixes recommended_fixes(const Case& c) {
+  Fixes fixes = recommended_fixes(c.backend, c.loss);
+  if (c.call == Call::engine) std::erase(fixes, "redirect");
+  return fixes;
+}
+
+Fixes parse_fixes(std::string_view text) {
+  if (text == "none") return {};
+  Fixes fixes;
+  for (size_t begin = 0;;) {
+    const size_t end = text.find('+', begin);
+    const std::string_view name = text.substr(begin, end - begin);
+    const auto& known = known_fixes();
+    if (std::ranges::find(known, name, &FixInfo::name) == known.end()) {
+      std::vector<std::string_view> names;
+      for (const FixInfo& fix : known) names.push_back(fix.name);
+      throw UsageError(fmt::format("'{}' is not a fix: expected none, or names joined by + out of {}", name,
+                                   fmt::join(names, ", ")));
+    }
+    if (std::ranges::find(fixes, name) != fixes.end()) {
+      throw UsageError(fmt::format("fix '{}' stands twice in '{}'", name, text));
+    }
+    fixes.emplace_back(name);
+    if (end == std::string_view::npos) break;
+    begin = end + 1;
+  }
+  std::ranges::sort(fixes);
+  return fixes;
+}
+
+std::string print_fixes(const Fixes& fixes) {
+  return fixes.empty() ? "none" : fmt::format("{}", fmt::join(fixes, "+"));
+}
+
+}  // namespace regather

@@ -13,10 +13,13 @@ struct FixInfo {
   std::string name;
   std::string repairs;  // one line: the bug in our words
 };
+// Sorted by name.
 const std::vector<FixInfo>& known_fixes();
 
 // The set that `--fixes on` applies (interfaces.md): it depends on backend and loss alone.
 Fixes recommended_fixes(Backend backend, Loss loss);
+// The same for one case: less redirect where call=engine excludes it.
+Fixes recommended_fixes(const Case& c);
 
 // "a+b" or "none"; throws UsageError for a name that is not a fix. Sorted on return.
 Fixes parse_fixes(std::string_view text);

@@ -6,13 +6,26 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "case/case.h"
 
 namespace regather {
 
-enum class Outcome { pass, wrong_gradient, nonfinite, error, hang, crash, oom, invariant, unsupported, unchecked, notrun };
+enum class Outcome {
+  pass,
+  wrong_gradient,
+  nonfinite,
+  error,
+  hang,
+  crash,
+  oom,
+  invariant,
+  unsupported,
+  unchecked,
+  notrun
+};
 enum class Phase { build, forward, backward, gradients, step, invariant };
 
 const char* name(Outcome outcome);
@@ -80,8 +93,14 @@ struct CaseResult {
   std::string reason;  // for unsupported and notrun
 };
 
-nlohmann::json to_json(const CaseResult& result);
-// Throws UsageError naming the field that is absent or of the wrong type.
+// Members in the order of interfaces.md; a number that is not finite is written as null and read back as NaN.
+nlohmann::ordered_json to_json(const CaseResult& result);
+// The same as one line without its end; bytes that are not UTF-8 are replaced.
+std::string to_line(const CaseResult& result);
+
+// Throws UsageError naming the field that is absent or of the wrong type. Unknown members are left alone.
 CaseResult result_from_json(const nlohmann::json& line);
+// Throws UsageError too when the text is not JSON.
+CaseResult result_from_line(std::string_view line);
 
 }  // namespace regather

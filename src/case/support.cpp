@@ -1,1 +1,41 @@
 #include "case/support.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace regather {
+namespace {
+
+constexpr std::array<std::string_view, 3> kBuiltFixes{"gather", "recompute_hold", "redirect"};
+
+std::string value_of(const Case& c, std::string_view axis) {
+  for (const AxisValue& v : axis_values(c)) {
+    if (v.axis == axis) return v.value;
+  }
+  return {};
+}
+
+std::string missing(std::string_view what) { return fmt::format("{} is not in the reference runtime yet", what); }
+
+}  // namespace
+
+std::optional<std::string> unsupported(const Case& c) {
+  if (c.backend != Backend::ddp && c.backend != Backend::zero3) {
+    return missing(fmt::format("backend {}", value_of(c, "backend")));
+  }
+  if (c.loss != Loss::sft) return missing(fmt::format("loss {}", value_of(c, "loss")));
+  if (c.dtype != DType::fp32) return missing(fmt::format("dtype {}", value_of(c, "dtype")));
+  if (c.frozen == Frozen::quantised) return missing("a quantised frozen base");
+  if (c.accumulate != Accumulate::one) {
+    return missing(fmt::format("gradient accumulation ({})", value_of(c, "accumulate")));
+  }
+  for (const std::string& fix : c.fixes) {
+    if (std::ranges::find(kBuiltFixes, fix) == kBuiltFixes.end()) return missing(fmt::format("fix {}", fix));
+  }
+  return std::nullopt;
+}
+
+}  // namespace regather
