@@ -15,6 +15,7 @@ struct Config {
   int64_t kv_heads = 2;
   double rms_eps = 1e-6;
   double rope_theta = 10000.0;
+  int64_t padding_token = -1;  // the embedding's row without gradient; negative: none
   bool tied = false;
   bool head_bias = false;
   int64_t lora_rank = 0;  // 0: no adapters

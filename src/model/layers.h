@@ -23,8 +23,8 @@ class Linear : public Module {
   Tensor bias_;
 };
 
-// y = x W^T + b + (x A^T) B^T * alpha / rank, as peft's LoRA without dropout: A [rank, in], B [out, rank], each a Linear
-// of its own named lora_A and lora_B.
+// y = x W^T + b + (x A^T) B^T * alpha / rank, as peft's LoRA without dropout: A [rank, in], B [out, rank], each a
+// Linear of its own named lora_A and lora_B.
 class LoraLinear : public Linear {
  public:
   LoraLinear(int64_t in, int64_t out, bool bias, int64_t rank, double alpha);
@@ -37,14 +37,17 @@ class LoraLinear : public Linear {
   double scale_;
 };
 
+// ids [B, T] int64 -> [B, T, width]. The row `padding`, unless negative, gets no gradient from here (config.json's
+// pad_token_id).
 class Embedding : public Module {
  public:
-  Embedding(int64_t count, int64_t width);
+  Embedding(int64_t count, int64_t width, int64_t padding = -1);
   Tensor forward(const Tensor& ids) override;
   const Tensor& weight_handle() const { return weight_; }
 
  private:
   Tensor weight_;
+  int64_t padding_;
 };
 
 // weight * (x / sqrt(mean(x^2) + eps)), normalised in float32 or wider, as transformers' Qwen2RMSNorm does.

@@ -7,29 +7,24 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/context.h"
 #include "model/layers.h"
 #include "model/module.h"
 
 namespace regather::model {
 
-// What every decoder layer needs besides hidden states; set for the duration of one backbone call.
-struct Context {
-  Tensor cos;   // [1, T, head_dim]
-  Tensor sin;   // [1, T, head_dim]
-  Tensor mask;  // [1 or B, 1, T, T], added to the attention scores: 0 or the dtype's lowest value
-};
-
-// Runs a block on its input; train installs one that checkpoints. `block` may be run again during backward.
+// Runs a block on its input; train installs one that checkpoints. `block` may be run again during backward: it carries
+// the context of its own forward and keeps its layer alive.
 using BlockRunner = std::function<Tensor(const Module::Body& block, const Tensor& input)>;
 
 class Attention;
 class Mlp;
 
-class DecoderLayer : public Module {
+class DecoderLayer : public ContextModule {
  public:
-  DecoderLayer(const Config& config, const Context* context);
-  // Residual blocks; with run_forward set, run_forward(block, input) instead of the block itself (checkpoint_at=forward:
-  // the layer's own hooks stay outside).
+  explicit DecoderLayer(const Config& config);
+  // Residual blocks; with run_forward set, run_forward(block, input) instead of the block itself
+  // (checkpoint_at=forward: the layer's own hooks stay outside).
   Tensor forward(const Tensor& hidden) override;
   BlockRunner run_forward;
 
@@ -46,14 +41,13 @@ class Decoder : public Module {
   explicit Decoder(const Config& config);
   // input_ids [B, T] int64 -> hidden states [B, T, hidden] after the final norm.
   Tensor forward(const Tensor& input_ids) override;
-  BlockRunner run_layer;  // checkpoint_at=call: run_layer([layer](x){ return (*layer)(x); }, hidden)
+  BlockRunner run_layer;  // checkpoint_at=call: the block is the layer with its own hooks
 
   const std::vector<std::shared_ptr<DecoderLayer>>& layers() const { return layers_; }
   Embedding& embedding() { return *embed_tokens_; }
 
  private:
-  Config config_;
-  Context context_;
+  Tensor frequencies_;
   std::shared_ptr<Embedding> embed_tokens_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
   std::shared_ptr<RmsNorm> norm_;
@@ -79,10 +73,14 @@ class CausalLM : public Module {
   std::shared_ptr<Linear> lm_head_;
 };
 
-// Fills every parameter from `seed` by name, in float64 then rounded to the parameter's dtype: the same numbers whatever
-// the order, rank or transport. Matrices: standard deviation 0.02 (transformers' initializer_range); norms: 1 + small;
-// biases small; LoRA's B is not zero.
+// Fills every parameter from `seed` by name, rounded to float32 and then to the parameter's dtype: the same numbers
+// whatever the order, rank or transport, and a float64 model starts from exactly the float32 values. Matrices: standard
+// deviation 0.02 (transformers' initializer_range); norms: 1 + small; biases small; LoRA's B is not zero.
 void initialise(CausalLM& model, uint64_t seed);
+
+// A copy of the model in another dtype, on the same device: values rounded, requires_grad flags and ties kept, hooks
+// and block runners left out.
+std::shared_ptr<CausalLM> clone_as(const CausalLM& model, at::ScalarType dtype);
 
 // Distinct parameters with their first name, tied ones once.
 std::vector<std::pair<std::string, Tensor>> distinct_parameters(const torch::nn::Module& module);

@@ -1,0 +1,42 @@
+#include "model/layers.h"
+
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/zeros.h>
+
+namespace regather::model {
+
+Linear::Linear(int64_t in, int64_t out, bool bias) : Linear(at::zeros({out, in}), bias) {}
+
+Linear::Linear(Tensor shared_weight, bool bias) {
+  weight_ = register_parameter("weight", std::move(shared_weight));
+  if (bias) bias_ = register_parameter("bias", at::zeros({weight_.size(0)}));
+}
+
+Tensor Linear::forward(const Tensor& x) {
+  const Tensor& w = weight();
+  return at::linear(x, w, bias());
+}
+
+Embedding::Embedding(int64_t count, int64_t width, int64_t padding) : padding_(padding) {
+  weight_ = register_parameter("weight", at::zeros({count, width}));
+}
+
+Tensor Embedding::forward(const Tensor& ids) { return at::embedding(read(weight_), ids, padding_); }
+
+RmsNorm::RmsNorm(int64_t width, double eps) : eps_(eps) { weight_ = register_parameter("weight", at::ones({width})); }
+
+// One operation a line, in transformers' order: a checkpoint compares what autograd saves by position.
+Tensor RmsNorm::forward(const Tensor& x) {
+  const Tensor wide = x.to(at::promote_types(x.scalar_type(), at::kFloat));
+  const Tensor variance = at::mean(at::pow(wide, 2), {-1}, /*keepdim=*/true);
+  const Tensor normalised = wide * at::rsqrt(variance + eps_);
+  const Tensor& weight = read(weight_);
+  return weight * normalised.to(x.scalar_type());
+}
+
+}  // namespace regather::model

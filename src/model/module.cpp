@@ -1,0 +1,46 @@
+#include "model/module.h"
+
+namespace regather::model {
+namespace {
+// Containers (the decoder's list of layers) carry names but no forward: their children count as the parent's own.
+void append_children(const torch::nn::Module& module, std::vector<std::shared_ptr<Module>>& out) {
+  for (const auto& child : module.children()) {
+    if (auto ours = std::dynamic_pointer_cast<Module>(child)) {
+      out.push_back(std::move(ours));
+    } else {
+      append_children(*child, out);
+    }
+  }
+}
+}  // namespace
+
+Tensor Module::operator()(const Tensor& input) {
+  return call(input, [this](const Tensor& x) { return forward(x); });
+}
+
+Tensor Module::call(const Tensor& input, const Body& body) {
+  Tensor value = input;
+  for (const auto& hook : pre_forward_) value = hook(*this, value);
+  value = body(value);
+  for (const auto& hook : post_forward_) value = hook(*this, value);
+  return value;
+}
+
+void Module::clear_hooks() {
+  pre_forward_.clear();
+  post_forward_.clear();
+  on_read_ = nullptr;
+}
+
+const Tensor& Module::read(const Tensor& parameter) {
+  if (on_read_) on_read_(*this, parameter);
+  return parameter;
+}
+
+std::vector<std::shared_ptr<Module>> Module::module_children() const {
+  std::vector<std::shared_ptr<Module>> out;
+  append_children(*this, out);
+  return out;
+}
+
+}  // namespace regather::model
