@@ -1,0 +1,19 @@
+// The commands of regather: each adds itself to the command line and sets what is to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "matrix/verdict.h"
+
+namespace regather::cli {
+
+// What the parsed command line asks for; run by main once parsing has succeeded.
+using Action = std::function<matrix::Exit()>;
+
+void add_matrix(CLI::App& app, Action& action);
+void add_repro(CLI::App& app, Action& action);
+void add_fault(CLI::App& app, Action& action);
+void add_env(CLI::App& app, Action& action);
+
+}  // namespace regather::cli

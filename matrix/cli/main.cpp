@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+#include "matrix/cli/commands.h"
+
+namespace {
+
+using regather::matrix::Exit;
+
+Exit fail(Exit code, const char* text) {
+  fmt::print(stderr, "regather: {}\n", text);
+  return code;
+}
+
+Exit run(int argc, char** argv) {
+  CLI::App app{
+      "Does this combination of sharding backend, loss, checkpoint and frozen parameters compute the right "
+      "gradients?",
+      "regather"};
+  app.set_version_flag("--version", REGATHER_VERSION);
+  app.require_subcommand(1);
+  regather::cli::Action action;
+  regather::cli::add_matrix(app, action);
+  regather::cli::add_repro(app, action);
+  regather::cli::add_fault(app, action);
+  regather::cli::add_env(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    app.exit(e);
+    return Exit::green;
+  } catch (const CLI::ParseError& e) {
+    app.exit(e);
+    return Exit::usage;
+  }
+  const Exit code = action();
+  if (std::fflush(stdout) != 0) return fail(Exit::internal, "cannot write to standard output");
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Exit code;
+  try {
+    code = run(argc, argv);
+  } catch (const regather::UsageError& e) {
+    code = fail(Exit::usage, e.what());
+  } catch (const std::exception& e) {
+    code = fail(Exit::internal, e.what());
+  }
+  return static_cast<int>(code);
+}

@@ -1,0 +1,46 @@
+#include "matrix/document.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace regather::matrix {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string print(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string print_case(const DocumentCase& c) {
+  if (c.attempts.size() < 2) return c.line;
+  Json outcomes = Json::array();
+  for (const Outcome outcome : c.attempts) outcomes.push_back(name(outcome));
+  return c.line.substr(0, c.line.rfind('}')) + ",\"attempts\":" + print(outcomes) + "}";
+}
+
+}  // namespace
+
+std::string print_document(const Document& document, const Json& environment) {
+  std::map<Outcome, int> counts;
+  for (const DocumentCase& c : document.cases) ++counts[c.result.outcome];
+  Json totals = Json::object();
+  for (const auto& [outcome, count] : counts) totals[name(outcome)] = count;
+  Json plan{{"definition", document.definition}, {"hash", document.hash}, {"cases", document.cases.size()}};
+  if (!document.shard.empty()) plan["shard"] = document.shard;
+
+  std::string text = "{\n\"schema\":1,\n";
+  text += "\"environment\":" + print(environment) + ",\n";
+  text += "\"plan\":" + print(plan) + ",\n";
+  text += "\"totals\":" + print(totals) + ",\n";
+  text += "\"cases\":[";
+  const char* separator = "\n";
+  for (const DocumentCase& c : document.cases) {
+    text += separator + print_case(c);
+    separator = ",\n";
+  }
+  text += fmt::format("\n],\n\"seconds\":{:.3f}\n}}\n", document.seconds);
+  return text;
+}
+
+}  // namespace regather::matrix

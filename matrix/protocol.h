@@ -1,0 +1,30 @@
+// What regather and regather-worker say to each other.
+//
+// `regather-worker --blackbox FILE` reads one request a line on its standard input and answers each with exactly one
+// line on its standard output: the case's line of cases.jsonl. The end of its input is the end of its work: exit 0.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace regather::matrix {
+
+struct Request {
+  std::string id;
+  std::string device = "cpu";
+  std::string launcher = "threads";  // or "processes"
+  int attempt = 1;                   // how many times this case has been started, this one counted
+  std::string model;                 // a Hugging Face directory; empty: the card model
+  uint64_t seed = 0;
+  std::string fault;    // empty: none
+  double timeout = 60;  // seconds after which the runner kills the worker
+  bool operator==(const Request&) const = default;
+};
+
+// One line without its end.
+std::string print_request(const Request& request);
+// Throws UsageError naming the member that is absent or of the wrong type.
+Request parse_request(std::string_view line);
+
+}  // namespace regather::matrix

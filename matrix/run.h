@@ -1,0 +1,29 @@
+// `regather matrix run`: from a selection to the files of the output folder and the exit code.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "matrix/plan.h"
+#include "matrix/runner.h"
+#include "matrix/schedule.h"
+#include "matrix/verdict.h"
+
+namespace regather::matrix {
+
+struct RunOptions {
+  Selection selection;
+  RunnerOptions runner;
+  SchedulePolicy policy;
+  std::string out = "out";
+  bool resume = false;
+  bool shuffle = false;      // the order of execution, by runner.request.seed; results stay in the plan's order
+  bool stop_at_red = false;  // -x: what has not run by then is notrun
+  bool dry_run = false;      // print the ids that would run
+  bool lines = false;        // --format jsonl: each line on standard output too
+};
+
+// Throws UsageError and Error.
+Exit run_matrix(const RunOptions& options);
+
+}  // namespace regather::matrix
