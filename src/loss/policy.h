@@ -1,4 +1,4 @@
-// What a loss asks of whoever runs it.
+// What a loss asks of the fixes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,11 @@
 
 namespace regather::loss {
 
-// Surrounds the direct use of the head's parameters. `parameters` is called to read them, inside whatever scope the
-// policy opens before the read; the default opens none.
+// Surrounds each direct use of the head's parameters by a loss.
 class HeadScope {
  public:
   virtual ~HeadScope() = default;
+  // `parameters` were read from the head just before; `body` reads them. By default nothing is gathered.
   virtual at::Tensor around(const std::vector<at::Tensor>& parameters, const std::function<at::Tensor()>& body) {
     static_cast<void>(parameters);
     return body();

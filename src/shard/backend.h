@@ -10,58 +10,70 @@
 #include <utility>
 #include <vector>
 
+#include "case/case.h"
 #include "comm/world.h"
 #include "model/module.h"
+#include "shard/adamw.h"
 #include "shard/policy.h"
 
 namespace regather::shard {
 
 using at::Tensor;
+using Named = std::vector<std::pair<std::string, Tensor>>;
 
-// AdamW. eps is larger than the usual 1e-8 on purpose: with a tiny eps the first update is lr * sign(gradient), which
-// hides a scaled gradient and turns a rounding error at a near-zero entry into a full-size difference.
-struct OptimizerOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-3;
-  double weight_decay = 0.01;
+// Something that the backend saw and that explains a failure: a partitioned parameter read directly, a dense gradient
+// arriving at an empty parameter, a backward that no reducer waits for.
+struct Observation {
+  std::string mechanism;  // a mechanism id of interfaces.md
+  std::string detail;     // the parameter
+};
+
+struct BackendOptions {
+  OptimizerOptions optimizer;
+  int64_t persistence_threshold = 0;  // ZeRO-3: parameters of at most so many elements persist
+  std::shared_ptr<ReleasePolicy> release;  // null: upstream's
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Runs `body` inside the wrapper's forward: hooks and reducer armed. The body calls submodules of the model.
+  // Runs `body` inside the wrapper's forward: hooks and reducer armed. The body calls the model's submodules.
   virtual Tensor forward(const std::function<Tensor()>& body) = 0;
-
   // Backward from a scalar loss, with the backend's own prologue and epilogue.
   virtual void backward(const Tensor& loss) = 0;
-
-  // One optimizer step; parameters are again as the next forward expects them.
+  // One optimizer step; afterwards parameters are as the next forward expects them.
   virtual void step() = 0;
   virtual void zero_gradients() = 0;
 
-  // Runs `body` while `parameters` are whole on every rank (no-op where they always are).
+  // True when all of the parameter's elements are on this rank now.
+  virtual bool is_whole(const Tensor& parameter) = 0;
+  // Runs `body` while the parameters are whole on every rank, then partitions them again (also those that were whole
+  // before). Duplicates count once. A collective; no-op where parameters are never partitioned.
   virtual Tensor gathered(const std::vector<Tensor>& parameters, const std::function<Tensor()>& body) = 0;
 
-  // The whole gradient of a parameter after backward, on every rank (a collective); undefined when it has none.
-  virtual Tensor full_gradient(const std::string& name) = 0;
-  // The whole parameter, detached copy, on every rank (a collective).
-  virtual Tensor full_parameter(const std::string& name) = 0;
+  // After backward: the whole gradient of every trainable parameter, float32, on every rank; undefined where there is
+  // none. A collective.
+  virtual Named full_gradients() = 0;
+  // Every parameter whole, copies, on every rank. A collective.
+  virtual Named full_parameters() = 0;
 
-  // Broken invariants after a step ("model.norm.weight is still gathered"), empty when all hold. No collectives.
+  // Invariants that are broken after a step ("model.norm.weight is still gathered"); empty when all hold.
   virtual std::vector<std::string> broken_invariants() = 0;
 
-  // What the backend saw that explains a failure (a partitioned parameter read directly, a dense gradient arriving at an
-  // empty parameter): mechanism id -> parameter or detail, in order of occurrence.
-  const std::vector<std::pair<std::string, std::string>>& observations() const { return observations_; }
-
-  // gathers, releases, peak_bytes...
-  std::map<std::string, double> counters;
+  const std::vector<Observation>& observations() const { return observations_; }
+  const std::map<std::string, double>& counters() const { return counters_; }
 
  protected:
-  std::vector<std::pair<std::string, std::string>> observations_;
+  void observe(const std::string& mechanism, const std::string& detail) { observations_.push_back({mechanism, detail}); }
+
+  std::vector<Observation> observations_;
+  std::map<std::string, double> counters_;
 };
+
+// Wraps `root`, whose parameters must be alike on every rank. Throws Error for a backend that the runtime lacks: ask
+// unsupported() first.
+std::unique_ptr<Backend> make_backend(regather::Backend kind, comm::World& world, model::Module& root,
+                                      const BackendOptions& options);
 
 }  // namespace regather::shard

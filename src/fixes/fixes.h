@@ -1,0 +1,18 @@
+// The policies of a case: upstream's behaviour, or a fix's in its place. The one place that looks at a case's fixes.
+#pragma once
+
+#include <memory>
+
+#include "case/case.h"
+#include "loss/policy.h"
+#include "shard/backend.h"
+
+namespace regather::fixes {
+
+// Needed to build a backend.
+std::shared_ptr<shard::ReleasePolicy> release_policy(const Case& c);
+
+std::unique_ptr<shard::EntryPolicy> entry_policy(const Case& c);
+std::unique_ptr<loss::HeadScope> head_scope(const Case& c, shard::Backend& backend);
+
+}  // namespace regather::fixes

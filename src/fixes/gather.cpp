@@ -1,0 +1,11 @@
+#include "fixes/gather.h"
+
+namespace regather::fixes {
+
+at::Tensor Gather::around(const std::vector<at::Tensor>& parameters, const std::function<at::Tensor()>& body) {
+  std::vector<at::Tensor> partitioned = parameters;
+  std::erase_if(partitioned, [this](const at::Tensor& parameter) { return backend_.is_whole(parameter); });
+  return partitioned.empty() ? body() : backend_.gathered(partitioned, body);
+}
+
+}  // namespace regather::fixes

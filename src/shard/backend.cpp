@@ -1,0 +1,21 @@
+#include "shard/backend.h"
+
+#include "base/error.h"
+#include "shard/ddp/ddp.h"
+#include "shard/zero/zero3.h"
+
+namespace regather::shard {
+
+std::unique_ptr<Backend> make_backend(regather::Backend kind, comm::World& world, model::Module& root,
+                                      const BackendOptions& options) {
+  switch (kind) {
+    case regather::Backend::ddp:
+      return std::make_unique<Ddp>(world, root, options);
+    case regather::Backend::zero3:
+      return std::make_unique<Zero3>(world, root, options);
+    default:
+      throw Error("shard", "this backend is not in the reference runtime");
+  }
+}
+
+}  // namespace regather::shard

@@ -1,0 +1,116 @@
+#include "shard/ddp/ddp.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "case/fault.h"
+#include "shard/parameters.h"
+
+namespace regather::shard {
+namespace {
+
+// torch.nn.parallel.DistributedDataParallel's defaults: buckets of 25 MiB, the first of 1 MiB.
+constexpr int64_t kBucketBytes = 25 * 1024 * 1024;
+
+std::unique_ptr<c10d::Reducer> make_reducer(comm::World& world, const std::vector<std::string>& names,
+                                            const std::vector<Tensor>& trainable) {
+  std::vector<std::vector<size_t>> buckets;
+  std::vector<size_t> limits;
+  std::tie(buckets, limits) = c10d::compute_bucket_assignment_by_size(
+      trainable, {static_cast<size_t>(c10d::kDefaultFirstBucketBytes), static_cast<size_t>(kBucketBytes)});
+  std::reverse(buckets.begin(), buckets.end());  // gradients arrive from the last layer on
+  std::unordered_map<size_t, std::string> by_index;
+  for (size_t i = 0; i < names.size(); ++i) by_index.emplace(i, names[i]);
+  return std::make_unique<c10d::Reducer>(trainable, buckets, world.group(), std::vector<bool>(trainable.size(), false),
+                                         kBucketBytes, /*find_unused_parameters=*/false,
+                                         /*gradient_as_bucket_view=*/false, by_index, c10d::kDefaultFirstBucketBytes,
+                                         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+                                         std::vector<int64_t>{});
+}
+
+// The wrapper sends rank 0's parameters to all ranks before the first step.
+void broadcast_parameters(comm::World& world, const std::vector<std::pair<std::string, Tensor>>& named) {
+  const at::NoGradGuard no_grad;
+  std::vector<Tensor> flat;
+  for (const auto& [name, parameter] : named) flat.push_back(parameter.detach().reshape({-1}));
+  Tensor all = at::cat(flat);
+  world.broadcast(all, 0)->wait();
+  int64_t offset = 0;
+  for (const auto& [name, parameter] : named) {
+    parameter.detach().copy_(all.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+    offset += parameter.numel();
+  }
+}
+
+}  // namespace
+
+Ddp::Ddp(comm::World& world, model::Module& root, const BackendOptions& options)
+    : root_(root), optimizer_(options.optimizer) {
+  const auto named = named_parameters_once(root);
+  std::vector<std::string> names;
+  std::vector<Tensor> trainable;
+  for (const auto& [name, parameter] : named) {
+    replicas_.push_back({name, parameter, {}});
+    if (!parameter.requires_grad()) continue;
+    names.push_back(name);
+    trainable.push_back(parameter);
+  }
+  REGATHER_CHECK(!trainable.empty(), "ddp", "no parameter requires grad: there is nothing to reduce");
+  broadcast_parameters(world, named);
+  reducer_ = make_reducer(world, names, trainable);
+}
+
+Ddp::~Ddp() = default;
+
+Tensor Ddp::forward(const std::function<Tensor()>& body) {
+  reducer_->prepare_for_forward();
+  if (at::GradMode::is_enabled()) reducer_->rebuild_buckets();
+  Tensor output = root_.call(Tensor(), [&](const Tensor&) { return body(); });
+  if (at::GradMode::is_enabled()) {
+    // No output is searched for unused parameters: find_unused_parameters is off, as by default.
+    reducer_->prepare_for_backward({});
+    armed_ = true;
+  }
+  return output;
+}
+
+void Ddp::backward(const Tensor& loss) {
+  if (!armed_) observe("reducer_unarmed", "backward without the wrapper's forward");
+  armed_ = false;
+  loss.backward();
+}
+
+void Ddp::step() {
+  bool skip = fault_is(Fault::lost_update);
+  for (Replica& replica : replicas_) {
+    if (!replica.parameter.grad().defined()) continue;
+    if (std::exchange(skip, false)) continue;
+    Tensor parameter = replica.parameter.detach();
+    adamw(parameter, replica.parameter.grad(), replica.state, optimizer_);
+  }
+}
+
+void Ddp::zero_gradients() {
+  for (Replica& replica : replicas_) replica.parameter.mutable_grad() = Tensor();
+}
+
+Named Ddp::full_gradients() {
+  Named gradients;
+  for (const Replica& replica : replicas_) {
+    if (replica.parameter.requires_grad()) gradients.emplace_back(replica.name, replica.parameter.grad());
+  }
+  return gradients;
+}
+
+Named Ddp::full_parameters() {
+  Named parameters;
+  for (const Replica& replica : replicas_) parameters.emplace_back(replica.name, replica.parameter.detach().clone());
+  return parameters;
+}
+
+}  // namespace regather::shard

@@ -1,0 +1,279 @@
+#include "train/rank_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "autograd/checkpoint.h"
+#include "autograd/generator.h"
+#include "base/blackbox.h"
+#include "case/fault.h"
+#include "comm/errors.h"
+#include "fixes/fixes.h"
+#include "train/compare.h"
+#include "train/mechanism.h"
+#include "train/merge.h"
+#include "train/prepare.h"
+
+namespace regather::train {
+namespace {
+
+using at::Tensor;
+
+class RankRun {
+ public:
+  RankRun(comm::World& world, const Case& c, const Setting& setting, const Reference& reference)
+      : world_(world), case_(c), setting_(setting), reference_(reference) {
+    result_.which = c;
+    result_.gradients.emplace();
+    result_.gradients->tolerance = kTolerance;
+  }
+
+  CaseResult run();
+
+ private:
+  void enter(int step, Phase phase);
+  void build();
+  void train_step(int step);
+  Tensor forward(int step);
+  void check_loss(int step, const Tensor& loss);
+  void check_gradients(int step);
+  void check_update(int step, const shard::Named& before);
+  void check_invariants(int step);
+  void depart(Outcome outcome, std::string type, std::string text, bool missing = false);
+
+  comm::World& world_;
+  const Case& case_;
+  const Setting& setting_;
+  const Reference& reference_;
+  std::shared_ptr<model::CausalLM> model_;
+  std::unique_ptr<shard::Backend> backend_;
+  std::unique_ptr<shard::EntryPolicy> entry_;
+  std::unique_ptr<loss::HeadScope> scope_;
+  std::map<std::string, int> hook_calls_;  // of each trainable parameter in the current backward
+  int64_t without_graph_at_start_ = autograd::reentrant_calls_without_graph();
+
+  int step_ = 0;
+  Phase phase_ = Phase::build;
+  std::vector<Departure> departures_;
+  CaseResult result_;
+};
+
+void RankRun::enter(int step, Phase phase) {
+  step_ = step;
+  phase_ = phase;
+  trace_phase(world_.rank(), step, static_cast<int>(phase));
+}
+
+void RankRun::depart(Outcome outcome, std::string type, std::string text, bool missing) {
+  Departure departure;
+  departure.outcome = outcome;
+  departure.signature.phase = phase_;
+  departure.signature.step = step_;
+  departure.signature.rank = world_.rank();
+  departure.signature.type = std::move(type);
+  departure.signature.text = std::move(text);
+  Evidence evidence;
+  if (backend_) evidence.observations = backend_->observations();
+  evidence.checkpoint_without_graph = autograd::reentrant_calls_without_graph() > without_graph_at_start_;
+  evidence.missing_gradients = missing;
+  departure.signature.mechanism = mechanism_of(departure, evidence);
+  departures_.push_back(std::move(departure));
+}
+
+void RankRun::build() {
+  model_ = prepare_model(setting_, case_);
+  for (const auto& [name, parameter] : model::distinct_parameters(*model_)) {
+    if (!parameter.requires_grad()) continue;
+    parameter.register_hook([this, key = name](const Tensor&) { ++hook_calls_[key]; });
+  }
+  shard::BackendOptions options;
+  options.optimizer = setting_.optimizer;
+  // stage3_param_persistence_threshold: DeepSpeed's default is 100,000 elements.
+  options.persistence_threshold = case_.persistence == Persistence::zero       ? 0
+                                  : case_.persistence == Persistence::upstream ? 100'000
+                                                                               : INT64_MAX;
+  options.release = fixes::release_policy(case_);
+  backend_ = shard::make_backend(case_.backend, world_, *model_, options);
+  entry_ = fixes::entry_policy(case_);
+  scope_ = fixes::head_scope(case_, *backend_);
+}
+
+Tensor RankRun::forward(int step) {
+  const loss::Batch batch = loss::make_batch(setting_.batch, setting_.seed, world_.rank(), step);
+  if (case_.call == Call::engine) {
+    return backend_->forward([&] { return compute_loss(*model_, case_, batch, *scope_, /*root_runs=*/true); });
+  }
+  const bool redirected = case_.has("redirect");
+  return entry_->enter(*backend_, [&] { return compute_loss(*model_, case_, batch, *scope_, redirected); });
+}
+
+void RankRun::check_loss(int step, const Tensor& loss) {
+  const LossPair pair{loss.item<double>(), reference_.steps[static_cast<size_t>(step)].losses[static_cast<size_t>(
+                                               world_.rank())]};
+  const auto distance = [](const LossPair& p) { return std::abs(p.got - p.want); };
+  if (!result_.loss || !(distance(pair) <= distance(*result_.loss))) result_.loss = pair;
+  if (!std::isfinite(pair.got)) {
+    depart(Outcome::nonfinite, "loss", fmt::format("loss {}, expected {:.9g}", pair.got, pair.want));
+  } else if (distance(pair) > kTolerance * std::abs(pair.want)) {
+    depart(Outcome::invariant, "loss", fmt::format("loss {:.9g}, expected {:.9g}", pair.got, pair.want));
+  }
+}
+
+void RankRun::check_gradients(int step) {
+  const auto& want = reference_.steps[static_cast<size_t>(step)].gradients;
+  GradientSummary& summary = *result_.gradients;
+  std::optional<Difference> worst;
+  std::string worst_name;
+  int missing = 0;
+  int nonfinite = 0;
+  uint64_t hash = 0;
+  for (const auto& [name, gradient] : backend_->full_gradients()) {
+    hash = digest(gradient, hash);
+    ++summary.compared;
+    const Tensor& right = want.at(name);
+    const bool absent = !gradient.defined() || gradient.count_nonzero().item<int64_t>() == 0;
+    if (absent && right.count_nonzero().item<int64_t>() > 0) ++missing;
+    const Difference difference = compare(gradient.defined() ? gradient : right.mul(0), right);
+    nonfinite += static_cast<int>(difference.nonfinite);
+    if (!worst || difference.relative_l2 > worst->relative_l2) {
+      worst = difference;
+      worst_name = name;
+    }
+  }
+  int unexpected = 0;
+  for (const auto& [name, parameter] : model::distinct_parameters(*model_)) {
+    if (!parameter.requires_grad() && parameter.grad().defined()) ++unexpected;
+  }
+  summary.missing += missing;
+  summary.unexpected += unexpected;
+  summary.nonfinite += nonfinite;
+  if (worst && (summary.worst.empty() || worst->relative_l2 > summary.relative_l2)) {
+    summary.worst = worst_name;
+    summary.relative_l2 = worst->relative_l2;
+    summary.cosine = worst->cosine;
+    summary.share = worst->relative_l2 / kTolerance;
+    summary.max_abs = worst->max_abs;
+    summary.at = worst->at;
+    summary.got = worst->got;
+    summary.want = worst->want;
+  }
+
+  if (nonfinite > 0) {
+    depart(Outcome::nonfinite, "gradient", fmt::format("{} entries of the gradients are not finite", nonfinite));
+  } else if (unexpected > 0) {
+    depart(Outcome::wrong_gradient, "gradient", fmt::format("{} frozen parameter(s) have a gradient", unexpected));
+  } else if (worst && !(worst->relative_l2 <= kTolerance)) {
+    depart(Outcome::wrong_gradient, "gradient",
+           fmt::format("{}: relative L2 error {:.3g}{}", worst_name, worst->relative_l2,
+                       missing > 0 ? fmt::format("; {} gradient(s) missing or zero", missing) : ""),
+           missing > 0);
+  }
+  const std::vector<int64_t> hashes = world_.all_gather_int(static_cast<int64_t>(hash));
+  enter(step, Phase::invariant);
+  if (std::any_of(hashes.begin(), hashes.end(), [&](int64_t h) { return h != hashes.front(); })) {
+    depart(Outcome::invariant, "gradients across ranks", "the ranks hold different gradients");
+  }
+  for (const auto& [name, calls] : hook_calls_) {
+    if (calls > 1) depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired {} times", name, calls));
+  }
+}
+
+void RankRun::check_update(int step, const shard::Named& before) {
+  const auto& want = reference_.steps[static_cast<size_t>(step)].updates;
+  std::map<std::string, Tensor> start(before.begin(), before.end());
+  double worst = 0;
+  std::string worst_name;
+  for (const auto& [name, after] : backend_->full_parameters()) {
+    const double share = update_share(start.at(name), after, want.at(name));
+    if (!(share <= worst)) {
+      worst = share;
+      worst_name = name;
+    }
+  }
+  result_.counters["update_share"] = std::max(result_.counters["update_share"], worst);
+  if (!(worst <= 1)) {
+    depart(Outcome::invariant, "update", fmt::format("{}: the step uses {:.3g} times its tolerance", worst_name, worst));
+  }
+}
+
+void RankRun::check_invariants(int step) {
+  enter(step, Phase::invariant);
+  for (const std::string& broken : backend_->broken_invariants()) depart(Outcome::invariant, "lifecycle", broken);
+  if (case_.head == Head::tied &&
+      model_->head().weight_handle().unsafeGetTensorImpl() !=
+          model_->backbone().embedding().weight_handle().unsafeGetTensorImpl()) {
+    depart(Outcome::invariant, "tie", "the head's weight is no longer the embedding's");
+  }
+  int64_t calls = 0;
+  for (const auto& [kind, count] : world_.counts()) calls += count.calls;
+  const std::vector<int64_t> all = world_.all_gather_int(calls);
+  if (std::any_of(all.begin(), all.end(), [&](int64_t n) { return n != all.front(); })) {
+    depart(Outcome::invariant, "collectives", fmt::format("this rank entered {} collectives, rank 0 {}", calls, all[0]));
+  }
+}
+
+void RankRun::train_step(int step) {
+  enter(step, Phase::forward);
+  backend_->zero_gradients();
+  hook_calls_.clear();
+  const Tensor loss = forward(step);
+  check_loss(step, loss);
+
+  enter(step, Phase::backward);
+  backend_->backward(loss);
+
+  enter(step, Phase::gradients);
+  if (fault_is(Fault::frozen_gradient)) {
+    for (const auto& [name, parameter] : model::distinct_parameters(*model_)) {
+      if (!parameter.requires_grad()) parameter.mutable_grad() = parameter.detach().clone();
+    }
+  }
+  check_gradients(step);
+
+  enter(step, Phase::step);
+  const shard::Named before = backend_->full_parameters();
+  backend_->step();
+  check_update(step, before);
+  check_invariants(step);
+}
+
+CaseResult RankRun::run() {
+  try {
+    enter(0, Phase::build);
+    build();
+    for (int step = 0; step < kSteps; ++step) train_step(step);
+  } catch (const comm::PeerError&) {
+    // Whoever left says why.
+  } catch (const comm::DeadlineError& error) {
+    depart(Outcome::hang, "DeadlineError", error.what());
+  } catch (const std::bad_alloc& error) {
+    depart(Outcome::oom, "std::bad_alloc", error.what());
+  } catch (const std::exception& error) {
+    ErrorText described = describe(error);
+    depart(Outcome::error, std::move(described.type), std::move(described.text));
+  }
+  for (const auto& [kind, count] : world_.counts()) {
+    result_.counters[kind + "_calls"] = static_cast<double>(count.calls);
+    result_.counters[kind + "_bytes"] = static_cast<double>(count.bytes);
+  }
+  if (backend_) {
+    for (const auto& [name, value] : backend_->counters()) result_.counters[name] = value;
+    if (const auto peak = backend_->counters().find("peak_gathered_bytes"); peak != backend_->counters().end()) {
+      result_.peak_bytes = static_cast<int64_t>(peak->second);
+    }
+  }
+  settle(result_, std::move(departures_));
+  return result_;
+}
+
+}  // namespace
+
+CaseResult run_rank(comm::World& world, const Case& c, const Setting& setting, const Reference& reference) {
+  return RankRun(world, c, setting, reference).run();
+}
+
+}  // namespace regather::train

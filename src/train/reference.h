@@ -1,0 +1,28 @@
+// What is right: one process, no sharding, no checkpoint, eager loss, float64 (interfaces.md).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/setting.h"
+
+namespace regather::train {
+
+struct ReferenceStep {
+  std::vector<double> losses;                   // by rank
+  std::map<std::string, at::Tensor> gradients;  // trainable: mean over ranks of the gradient of each rank's loss, float64
+  std::map<std::string, at::Tensor> updates;    // every parameter: after the step minus before, float64
+};
+
+struct Reference {
+  std::vector<ReferenceStep> steps;
+};
+
+// Uses only the case's loss, frozen set and world. The optimizer is torch::optim::AdamW, not ours.
+std::shared_ptr<const Reference> compute_reference(const Setting& setting, const Case& c);
+
+}  // namespace regather::train

@@ -1,0 +1,111 @@
+#include "train/run_case.h"
+
+#include <ATen/Parallel.h>
+
+#include "autograd/saved_hooks.h"
+#include "base/error.h"
+#include "base/blackbox.h"
+#include "case/support.h"
+#include "comm/launch.h"
+#include "model/checkpoint_files.h"
+#include "train/merge.h"
+#include "train/rank_run.h"
+
+namespace regather::train {
+namespace {
+
+constexpr int64_t kLoraRank = 4;
+
+std::string setting_key(const Case& c, const RunOptions& options) {
+  return fmt::format("{}|{}|{}|{}|{}", options.model ? options.model->string() : "", options.seed,
+                     c.head == Head::tied, c.head_bias, c.frozen == Frozen::lora);
+}
+
+// The end of a rank that left no result of its own.
+CaseResult from_failure(const Case& c, const comm::RankEnd& end, int rank) {
+  CaseResult result;
+  result.which = c;
+  if (end.peer_failed) return result;
+  Departure departure;
+  departure.outcome = end.error_type.starts_with("signal") ? Outcome::crash
+                      : end.error_type == "hang"           ? Outcome::hang
+                                                           : Outcome::error;
+  const RankTrace& trace = blackbox().ranks[static_cast<size_t>(rank)];
+  departure.signature.rank = rank;
+  departure.signature.step = std::max(0, trace.step.load());
+  departure.signature.phase = static_cast<Phase>(std::max(0, trace.phase.load()));
+  departure.signature.type = end.error_type;
+  departure.signature.text = end.error_text;
+  settle(result, {departure});
+  return result;
+}
+
+}  // namespace
+
+Runner::Runner() {
+  at::set_num_threads(1);  // ranks are the parallelism
+  autograd::install_engine();
+}
+
+std::shared_ptr<const Setting> Runner::setting(const Case& c, const RunOptions& options) {
+  std::shared_ptr<const Setting>& known = settings_[setting_key(c, options)];
+  if (known) return known;
+  model::Config config;
+  if (options.model) {
+    config = model::read_config(*options.model);
+    REGATHER_CHECK(config.tied == (c.head == Head::tied), "usage", "'{}' has {} head; the case asks for head={}",
+                   options.model->string(), config.tied ? "a tied" : "an untied",
+                   c.head == Head::tied ? "tied" : "untied");
+  }
+  config.tied = c.head == Head::tied;
+  config.head_bias = c.head_bias;
+  if (c.frozen == Frozen::lora) config.lora_rank = kLoraRank;
+  auto initial = std::make_shared<model::CausalLM>(config);
+  model::initialise(*initial, options.seed);
+  if (options.model) model::load_weights(*initial, *options.model);
+  auto made = std::make_shared<Setting>();
+  made->initial = initial;
+  made->seed = options.seed;
+  made->batch.vocab = config.vocab;
+  return known = made;
+}
+
+std::shared_ptr<const Reference> Runner::reference(const Setting& setting, const Case& c, const std::string& key) {
+  std::shared_ptr<const Reference>& known =
+      references_[fmt::format("{}|{}|{}|{}", key, static_cast<int>(c.loss), static_cast<int>(c.frozen), c.world)];
+  if (!known) known = compute_reference(setting, c);
+  return known;
+}
+
+CaseResult Runner::run(const Case& c, const RunOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  trace_case(id(c));
+  CaseResult result;
+  result.which = c;
+  if (const auto reason = unsupported(c)) {
+    result.outcome = Outcome::unsupported;
+    result.reason = *reason;
+    return result;
+  }
+  const std::shared_ptr<const Setting> prepared = setting(c, options);
+  const std::shared_ptr<const Reference> right = reference(*prepared, c, setting_key(c, options));
+  const comm::RankFunction rank = [&](comm::World& world) {
+    return to_line(run_rank(world, c, *prepared, *right));
+  };
+  comm::LaunchOptions launch;
+  launch.world = c.world;
+  launch.deadline = options.deadline;
+  const std::vector<comm::RankEnd> ends =
+      options.launcher == Launcher::threads ? comm::run_threads(launch, rank) : comm::run_processes(launch, rank);
+
+  std::vector<CaseResult> ranks;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    ranks.push_back(ends[i].result.empty() ? from_failure(c, ends[i], static_cast<int>(i))
+                                           : result_from_line(ends[i].result));
+  }
+  result = merge(ranks);
+  result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace regather::train

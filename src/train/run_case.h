@@ -1,0 +1,41 @@
+// From a case to its result: reference, ranks, merge.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "case/result.h"
+#include "train/reference.h"
+#include "train/setting.h"
+
+namespace regather::train {
+
+enum class Launcher { threads, processes };
+
+struct RunOptions {
+  Launcher launcher = Launcher::threads;
+  std::optional<std::filesystem::path> model;  // a Hugging Face folder; by default the card's model
+  uint64_t seed = 1;
+  std::chrono::milliseconds deadline{30000};  // for each wait on other ranks
+};
+
+// Runs cases one after another and keeps initial models and references between them. Not for use by several threads.
+class Runner {
+ public:
+  Runner();
+  // Never throws for what the case does: that is its outcome. Throws UsageError for a model folder that does not load.
+  CaseResult run(const Case& c, const RunOptions& options);
+
+ private:
+  std::shared_ptr<const Setting> setting(const Case& c, const RunOptions& options);
+  std::shared_ptr<const Reference> reference(const Setting& setting, const Case& c, const std::string& key);
+
+  std::map<std::string, std::shared_ptr<const Setting>> settings_;
+  std::map<std::string, std::shared_ptr<const Reference>> references_;
+};
+
+}  // namespace regather::train

@@ -1,0 +1,24 @@
+// What is the same for every case of a run: model, batches, optimizer, number of steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "case/case.h"
+#include "loss/batch.h"
+#include "model/qwen2.h"
+#include "shard/adamw.h"
+
+namespace regather::train {
+
+// Two at least: what the first step leaves behind must show in the second.
+constexpr int kSteps = 2;
+
+struct Setting {
+  std::shared_ptr<const model::CausalLM> initial;  // float32; every rank and the reference start from a copy
+  loss::BatchShape batch;
+  shard::OptimizerOptions optimizer{.lr = 5e-3};
+  uint64_t seed = 1;
+};
+
+}  // namespace regather::train
