@@ -6,8 +6,6 @@
 
 #include <cmath>
 
-#include "model/scale.h"
-
 namespace regather::model {
 namespace {
 std::shared_ptr<Linear> projection(const Config& config, int64_t in, int64_t out, bool bias) {
@@ -57,7 +55,7 @@ Tensor Attention::forward(const Tensor& hidden) {
   v = repeat_heads(v, groups_);
 
   const Tensor scores =
-      scaled(at::matmul(q, k.transpose(2, 3)), std::pow(static_cast<double>(head_dim_), -0.5)) + context()->mask;
+      at::matmul(q, k.transpose(2, 3)) * std::pow(static_cast<double>(head_dim_), -0.5) + context()->mask;
   const auto wide = at::promote_types(scores.scalar_type(), at::kFloat);
   const Tensor weights = at::softmax(scores, -1, wide).to(q.scalar_type());
   const Tensor mixed = at::matmul(weights, v).transpose(1, 2).contiguous();

@@ -1,5 +1,4 @@
 #include "model/layers.h"
-#include "model/scale.h"
 
 namespace regather::model {
 
@@ -12,7 +11,7 @@ LoraLinear::LoraLinear(int64_t in, int64_t out, bool bias, int64_t rank, double 
 Tensor LoraLinear::forward(const Tensor& x) {
   const Tensor base = Linear::forward(x);
   if (!adapters_enabled) return base;
-  return base + scaled((*b_)((*a_)(x)), scale_);
+  return base + (*b_)((*a_)(x)) * scale_;
 }
 
 }  // namespace regather::model

@@ -9,8 +9,9 @@ tests/data/golden/NAME.safetensors with
     DTYPE/grad/PARAMETER         of every trainable parameter (tiny: float32 only)
     adapter/PARAMETER            float32, the values of the adapters (lora only)
 
-and, as JSON under the metadata key "golden", "parameters": their names in transformers' order, "saved": what autograd saves during one decoder
-layer's forward, in order, and "worst": the largest relative distance of a float32 gradient from its float64 one.
+and, as JSON under the metadata key "golden", "parameters": their names in transformers' order, "saved": what autograd
+saves during one decoder layer's forward, in order, and "worst": the largest relative distance of a float32 gradient from
+its float64 one.
 
 float32 is transformers as it is, loss included. float64 is the same code with its hard-wired float32 islands (RMS norm,
 softmax, loss) widened, the rotary tables excepted, which stay float32 rounded: the function that the reference computes.
