@@ -10,10 +10,15 @@
 
 namespace regather::model {
 
-Linear::Linear(int64_t in, int64_t out, bool bias) : Linear(at::zeros({out, in}), bias) {}
+Linear::Linear(int64_t in, int64_t out, bool bias) {
+  weight_ = register_parameter("weight", at::zeros({out, in}));
+  if (bias) bias_ = register_parameter("bias", at::zeros({out}));
+}
 
 Linear::Linear(Tensor shared_weight, bool bias) {
-  weight_ = register_parameter("weight", std::move(shared_weight));
+  // Registration sets the flag, and a shared weight may be frozen by its owner.
+  const bool trainable = shared_weight.requires_grad();
+  weight_ = register_parameter("weight", std::move(shared_weight), trainable);
   if (bias) bias_ = register_parameter("bias", at::zeros({weight_.size(0)}));
 }
 

@@ -79,15 +79,20 @@ def fill(model, seed):
 
 
 def batch(seed, vocab, rows=3, length=12):
+    """Token ids and labels, and which positions are no padding. Token 0 occurs as a token too, so that a pad_token_id of
+    0 takes a gradient away."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(1, vocab, (rows, length), generator=generator)
+    ids[0, 3] = 0
     labels = ids.clone()
+    real = torch.ones_like(ids)
     for row in range(rows):
         labels[row, : 2 + row] = IGNORED
         end = length - 3 * row
         ids[row, end:] = 0
         labels[row, end:] = IGNORED
-    return ids, labels
+        real[row, end:] = 0
+    return ids, labels, real
 
 
 def shifted_loss(logits, labels):
@@ -147,7 +152,7 @@ def our_name(name):
     return re.sub(r"\.(lora_[AB])\.default\.", r".\1.", name)
 
 
-def write_golden(path, model, ids, labels, extra=None, wide_gradients=True):
+def write_golden(path, model, ids, labels, real, extra=None, wide_gradients=True):
     tensors = dict(extra or {}, input_ids=ids, labels=labels)
     wide_model = copy.deepcopy(model).double()
     results = {"float32": evaluate(model, ids, labels, wide=False),
@@ -158,7 +163,7 @@ def write_golden(path, model, ids, labels, extra=None, wide_gradients=True):
             if dtype == "float32" or wide_gradients:
                 tensors[f"{dtype}/grad/{our_name(name)}"] = gradient
     # Right padding changes nothing that the loss sees, so the C++ model needs no padding mask.
-    padded = evaluate(model, ids, labels, wide=False, mask=(ids != 0).long())
+    padded = evaluate(model, ids, labels, wide=False, mask=real)
     for name, gradient in results["float32"][2].items():
         assert distance(padded[2][name], gradient) < 1e-5, (path.stem, name)
     worst = max(distance(results["float32"][2][name], wide) for name, wide in results["float64"][2].items())
@@ -191,9 +196,9 @@ def main():
         folder = root / f"qwen2-{name}"
         shutil.rmtree(folder, ignore_errors=True)
         model.save_pretrained(folder)
-        ids, labels = batch(10 + len(name), model.config.vocab_size)
         # The card's sizes are the largest: their float64 gradients would be a fifth of all the data.
-        write_golden(golden / f"{name}.safetensors", model, ids, labels, wide_gradients=name != "tiny")
+        write_golden(golden / f"{name}.safetensors", model, *batch(10 + len(name), model.config.vocab_size),
+                     wide_gradients=name != "tiny")
     sharded = root / "qwen2-tiny-sharded"
     shutil.rmtree(sharded, ignore_errors=True)
     variants["tiny"].save_pretrained(sharded, max_shard_size="60KB")
@@ -209,8 +214,7 @@ def main():
             if parameter.requires_grad:
                 parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
                 adapters[f"adapter/{our_name(name)}"] = parameter.detach().clone()
-    ids, labels = batch(20, base.config.vocab_size)
-    write_golden(golden / "lora.safetensors", lora.train(), ids, labels, adapters)
+    write_golden(golden / "lora.safetensors", lora.train(), *batch(20, base.config.vocab_size), adapters)
 
 
 if __name__ == "__main__":
