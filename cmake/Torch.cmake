@@ -45,7 +45,8 @@ foreach(name IN ITEMS c10 torch_cpu)
 endforeach()
 target_include_directories(regather_torch SYSTEM INTERFACE ${REGATHER_TORCH_ROOT}/include
                                                            ${REGATHER_TORCH_ROOT}/include/torch/csrc/api/include)
-target_compile_definitions(regather_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+# torch's include folder holds a newer fmt than Debian's library; its own headers must then be the whole of it.
+target_compile_definitions(regather_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY)
 # libtorch_cpu leaves symbols of the CUDA libraries to be found at run time.
 target_link_options(regather_torch INTERFACE -Wl,--allow-shlib-undefined)
 set(CMAKE_BUILD_RPATH ${REGATHER_TORCH_RPATH})
