@@ -3,56 +3,105 @@
 #include <fmt/ranges.h>
 
 #include <atomic>
+#include <utility>
 
 #include "base/error.h"
+#include "case/fixes.h"
+#include "case/support.h"
 
 namespace regather {
 namespace {
 
 std::atomic<Fault> seeded{Fault::none};
 
-constexpr const char* kDdp = "ddp/sft/fix=redirect";
-constexpr const char* kZero3 = "zero3/sft/fix=gather+recompute_hold+redirect";
+bool is_ddp(const Case& c) { return c.backend == Backend::ddp; }
+bool is_zero3(const Case& c) { return c.backend == Backend::zero3; }
+bool has_peers(const Case& c) { return c.world > 1; }
+bool is_fused(const Case& c) { return c.kernel == Kernel::fused; }
+bool trains_head(const Case& c) { return c.frozen != Frozen::head && c.frozen != Frozen::lora; }
+bool any(const Case&) { return true; }
+
+struct Seed {
+  Fault fault;
+  const char* name;
+  const char* breaks;
+  bool (*turns_red)(const Case&);
+};
+
+constexpr Seed kSeeds[] = {
+    {Fault::drop_all_reduce, "drop_all_reduce", "DDP: a bucket's all-reduce does not happen",
+     [](const Case& c) { return is_ddp(c) && has_peers(c); }},
+    {Fault::drop_reduce_scatter, "drop_reduce_scatter",
+     "ZeRO-3: a rank keeps its own slice of the gradient instead of the sum over ranks",
+     [](const Case& c) { return is_zero3(c) && has_peers(c); }},
+    {Fault::shift_shard, "shift_shard", "ZeRO-3: a shard starts one element late", is_zero3},
+    {Fault::scale_twice, "scale_twice", "ZeRO-3: the average over ranks is applied twice",
+     [](const Case& c) { return is_zero3(c) && has_peers(c); }},
+    {Fault::lose_last_chunk, "lose_last_chunk", "fused loss: the last chunk of tokens is left out", is_fused},
+    {Fault::swap_gradients, "swap_gradients", "fused loss: two rows of the head's gradient change places",
+     [](const Case& c) { return is_fused(c) && trains_head(c); }},
+    {Fault::skip_mask, "skip_mask", "loss: masked positions count as targets", any},
+    {Fault::stale_shard, "stale_shard", "ZeRO-3: the step does not reach one parameter's shard",
+     [](const Case& c) { return is_zero3(c) && c.frozen != Frozen::lora; }},
+    {Fault::keep_gradients, "keep_gradients", "DDP: gradients are not cleared between steps", is_ddp},
+    {Fault::late_rank_scale, "late_rank_scale",
+     "comm: rank 1 alone sees sums scaled by 1 + 5e-5, within ten times the tolerance", has_peers},
+    {Fault::lose_fourth_rank, "lose_fourth_rank", "comm: sums leave rank 3 out",
+     [](const Case& c) { return c.world > 3; }},
+    {Fault::lost_wait, "lost_wait", "comm: a work is used before it has completed", has_peers},
+    {Fault::extra_collective, "extra_collective", "rank 1 enters a collective that the others do not", has_peers},
+    {Fault::keep_gathered, "keep_gathered", "ZeRO-3: the epilogue leaves one parameter gathered",
+     [](const Case& c) { return is_zero3(c) && c.persistence == Persistence::zero; }},
+    {Fault::frozen_gradient, "frozen_gradient", "a frozen parameter receives a gradient",
+     [](const Case& c) { return c.frozen != Frozen::none; }},
+    {Fault::lost_update, "lost_update", "the optimizer skips one parameter", any},
+    {Fault::crash_rank, "crash_rank", "rank 1 dies of SIGSEGV in the second backward", has_peers},
+};
+
+std::vector<Case> make_panel() {
+  std::vector<Case> panel;
+  const auto add = [&](Case c) {
+    c.fixes = recommended_fixes(c.backend, c.loss);
+    if (!illegal(c) && !unsupported(c)) panel.push_back(c);
+  };
+  for (const Backend backend : {Backend::ddp, Backend::zero3}) {
+    for (const Checkpoint checkpoint : {Checkpoint::none, Checkpoint::reentrant, Checkpoint::nonreentrant}) {
+      for (const Frozen frozen : {Frozen::none, Frozen::norms, Frozen::lora, Frozen::head, Frozen::embedding}) {
+        add({.backend = backend, .checkpoint = checkpoint, .frozen = frozen});
+      }
+    }
+    add({.backend = backend, .kernel = Kernel::eager});
+    add({.backend = backend, .kernel = Kernel::chunked});
+    add({.backend = backend, .head = Head::tied});
+    add({.backend = backend, .head_bias = true});
+    add({.backend = backend, .world = 1});
+    add({.backend = backend, .world = 4});
+    add({.backend = backend, .persistence = Persistence::huge});
+  }
+  return panel;
+}
+
+std::vector<FaultInfo> make_faults() {
+  std::vector<FaultInfo> faults;
+  for (const Seed& seed : kSeeds) {
+    FaultInfo info{seed.fault, seed.name, seed.breaks, {}};
+    for (const Case& c : fault_panel()) {
+      if (seed.turns_red(c)) info.red.push_back(id(c));
+    }
+    faults.push_back(std::move(info));
+  }
+  return faults;
+}
 
 }  // namespace
 
+const std::vector<Case>& fault_panel() {
+  static const std::vector<Case> panel = make_panel();
+  return panel;
+}
+
 const std::vector<FaultInfo>& known_faults() {
-  static const std::vector<FaultInfo> all{
-      {Fault::drop_all_reduce, "drop_all_reduce", "DDP: a bucket's all-reduce does not happen", {kDdp}},
-      {Fault::drop_reduce_scatter,
-       "drop_reduce_scatter",
-       "ZeRO-3: a rank keeps its own slice of the gradient instead of the sum over ranks",
-       {kZero3}},
-      {Fault::shift_shard, "shift_shard", "ZeRO-3: a shard starts one element late", {kZero3}},
-      {Fault::scale_twice, "scale_twice", "ZeRO-3: the average over ranks is applied twice", {kZero3}},
-      {Fault::lose_last_chunk, "lose_last_chunk", "fused loss: the last chunk of tokens is left out", {kDdp, kZero3}},
-      {Fault::swap_gradients,
-       "swap_gradients",
-       "fused loss: two rows of the head's gradient change places",
-       {kDdp, kZero3}},
-      {Fault::skip_mask, "skip_mask", "loss: masked positions count as targets", {kDdp, kZero3}},
-      {Fault::stale_shard, "stale_shard", "ZeRO-3: the step does not reach one parameter's shard", {kZero3}},
-      {Fault::late_rank_scale,
-       "late_rank_scale",
-       "comm: rank 1 alone sees sums scaled by 1 + 5e-5, within ten times the tolerance",
-       {kZero3, kDdp}},
-      {Fault::keep_gathered, "keep_gathered", "ZeRO-3: the epilogue leaves one parameter gathered", {kZero3}},
-      {Fault::lost_wait, "lost_wait", "comm: a work is used before it has completed", {kZero3}},
-      {Fault::skip_rng_restore,
-       "skip_rng_restore",
-       "checkpoint: the recompute draws other random numbers than the forward",
-       {"zero3/sft/checkpoint=nonreentrant/fix=gather+recompute_hold+redirect",
-        "ddp/sft/checkpoint=reentrant/fix=redirect"}},
-      {Fault::last_rank_pad,
-       "last_rank_pad",
-       "ZeRO-3: the last rank's padding is summed into its shard, where sizes do not divide evenly",
-       {"zero3/sft/world=4/fix=gather+recompute_hold+redirect"}},
-      {Fault::frozen_gradient,
-       "frozen_gradient",
-       "a frozen parameter receives a gradient",
-       {"zero3/sft/frozen=norms/fix=gather+recompute_hold+redirect", "ddp/sft/frozen=norms/fix=redirect"}},
-      {Fault::lost_update, "lost_update", "the optimizer skips one parameter", {kDdp, kZero3}},
-  };
+  static const std::vector<FaultInfo> all = make_faults();
   return all;
 }
 

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "case/case.h"
+
 namespace regather {
 
 enum class Fault {
@@ -16,23 +18,31 @@ enum class Fault {
   lose_last_chunk,      // fused loss: the last chunk of tokens is left out
   swap_gradients,       // fused loss: two rows of the head's gradient change places
   skip_mask,            // loss: masked positions count
-  stale_shard,          // ZeRO-3: the step does not reach one parameter's shard (shows in step 1)
+  stale_shard,          // ZeRO-3: the step does not reach one parameter's shard
+  keep_gradients,       // DDP: gradients are not cleared between steps (shows in step 1 alone)
   late_rank_scale,      // comm: rank 1 alone sees sums scaled by 1 + 5e-5 (within ten times the tolerance)
-  keep_gathered,        // ZeRO-3: the epilogue leaves one parameter gathered
+  lose_fourth_rank,     // comm: sums leave rank 3 out (shows in worlds of four and more)
   lost_wait,            // comm: a work is used before it has completed
-  skip_rng_restore,     // checkpoint: recompute draws other random numbers
-  last_rank_pad,    // ZeRO-3: the last rank's padding is summed into its shard (shows where sizes are uneven: world 4)
-  frozen_gradient,  // a frozen parameter receives a gradient
-  lost_update,      // the optimizer skips one parameter
+  extra_collective,     // rank 1 enters a collective that the others do not
+  keep_gathered,        // ZeRO-3: the epilogue leaves one parameter gathered
+  frozen_gradient,      // a frozen parameter receives a gradient
+  lost_update,          // the optimizer skips one parameter
+  crash_rank,           // rank 1 dies of SIGSEGV in the second backward
+  skip_rng_restore,     // checkpoint: the recompute draws other random numbers. Not in known_faults(): no case draws any;
+                        // the checkpoint's own tests turn it red
 };
 
 struct FaultInfo {
   Fault fault;
   std::string name;
   std::string breaks;            // one line: what the switch breaks
-  std::vector<std::string> red;  // ids that it must turn red; every other supported case stays green
+  std::vector<std::string> red;  // the ids of fault_panel() that it must turn red; all others there stay green
 };
 const std::vector<FaultInfo>& known_faults();
+
+// The cases on which faults are tried, all green without one: the supported part of the card with recommended fixes, and
+// other worlds, heads, kernels and thresholds.
+const std::vector<Case>& fault_panel();
 
 // "" is none; throws UsageError naming the known faults.
 Fault parse_fault(std::string_view name);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <map>
 #include <new>
 #include <optional>
@@ -224,6 +225,7 @@ void RankRun::train_step(int step) {
   check_loss(step, loss);
 
   enter(step, Phase::backward);
+  if (fault_is(Fault::crash_rank) && step == 1 && world_.rank() == 1) std::raise(SIGSEGV);
   backend_->backward(loss);
 
   enter(step, Phase::gradients);
@@ -236,6 +238,7 @@ void RankRun::train_step(int step) {
 
   enter(step, Phase::step);
   const shard::Named before = backend_->full_parameters();
+  if (fault_is(Fault::extra_collective) && world_.rank() == 1) world_.barrier();
   backend_->step();
   check_update(step, before);
   check_invariants(step);

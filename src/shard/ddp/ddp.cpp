@@ -96,6 +96,7 @@ void Ddp::step() {
 }
 
 void Ddp::zero_gradients() {
+  if (fault_is(Fault::keep_gradients)) return;
   for (Replica& replica : replicas_) replica.parameter.mutable_grad() = Tensor();
 }
 

@@ -30,10 +30,9 @@ at::Tensor padded(const ParamState& state, const at::Tensor& gradient, int world
   const at::Tensor flat = gradient.detach().reshape({-1});
   const int64_t total = state.shard_numel * world;
   if (total == state.numel) return flat.view({world, state.shard_numel});
-  const double filler = fault_is(Fault::last_rank_pad) ? 1e-3 : 0.0;
   at::Tensor whole = at::empty({total}, flat.options());
   whole.narrow(0, 0, state.numel).copy_(flat);
-  whole.narrow(0, state.numel, total - state.numel).fill_(filler);
+  whole.narrow(0, state.numel, total - state.numel).zero_();
   return whole.view({world, state.shard_numel});
 }
 
