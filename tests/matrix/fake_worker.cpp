@@ -1,0 +1,110 @@
+// A worker that answers `pass` at once, except where FAKE_WORKER says otherwise: "TEXT=BEHAVIOUR;TEXT=BEHAVIOUR", the
+// first whose TEXT is part of the id. FAKE_WORKER_PIDS names a file to which every process of it writes its number.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "base/blackbox.h"
+#include "case/result.h"
+#include "matrix/protocol.h"
+
+namespace {
+
+using namespace regather;
+
+std::string behaviour_for(const std::string& id) {
+  const char* rules = std::getenv("FAKE_WORKER");
+  std::string rest = rules == nullptr ? "" : rules;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(';'), rest.size());
+    const std::string rule = rest.substr(0, end);
+    rest.erase(0, end + 1);
+    const size_t equals = rule.rfind('=');
+    if (id.find(rule.substr(0, equals)) != std::string::npos) return rule.substr(equals + 1);
+  }
+  return "pass";
+}
+
+void note_pid() {
+  if (const char* path = std::getenv("FAKE_WORKER_PIDS")) std::ofstream(path, std::ios::app) << ::getpid() << "\n";
+}
+
+[[noreturn]] void sleep_forever() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// A rank of its own that outlives this process unless somebody ends it; it holds the pipes open.
+void leave_child() {
+  if (::fork() != 0) return;
+  note_pid();
+  sleep_forever();
+}
+
+void misbehave(const std::string& how, const matrix::Request& request) {
+  if (how == "segv" || (how == "segv_once" && request.attempt == 1)) {
+    trace_phase(1, 1, static_cast<int>(Phase::backward));
+    trace_collective(1, "reduce_scatter", 7);
+    std::fprintf(stderr, "regather-worker: signal 11 on rank 1\n  at 0x7ffe12 in backward\n");
+    ::signal(SIGSEGV, SIG_DFL);
+    ::raise(SIGSEGV);
+  }
+  if (how == "abort") std::abort();
+  if (how == "exit") std::exit(3);
+  if (how == "orphan") {
+    leave_child();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::_exit(4);
+  }
+  if (how == "hang") {
+    trace_phase(0, 0, static_cast<int>(Phase::forward));
+    trace_collective(0, "all_gather", 12);
+    leave_child();
+    sleep_forever();
+  }
+  if (how == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (how == "garbage") std::cout << "{\"not\":\"a result\"}" << std::endl;
+  if (how == "endless") {
+    for (const std::string part(1 << 16, 'x');;) std::cout << part;
+  }
+  if (how == "noise") std::cerr << std::string(1 << 21, 'e') << std::endl;
+  if (how == "silent") {
+    ::close(STDOUT_FILENO);
+    sleep_forever();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (behaviour_for("start") == "exit") {
+    std::cerr << "libtorch_cpu.so: cannot open shared object file" << std::endl;
+    return 127;
+  }
+  if (argc == 3) map_blackbox(argv[2]);
+  note_pid();
+  for (std::string line; std::getline(std::cin, line);) {
+    const matrix::Request request = matrix::parse_request(line);
+    trace_case(request.id);
+    const std::string how = behaviour_for(request.id);
+    misbehave(how, request);
+    CaseResult result;
+    result.which = parse_id(request.id);
+    result.attempt = request.attempt;
+    result.outcome = Outcome::pass;
+    if (how == "wrong" || (how == "wrong_once" && request.attempt == 1)) {
+      result.outcome = Outcome::wrong_gradient;
+      result.signature = Signature{"reducer_unarmed", Phase::gradients, 0, 1, "", "model.norm.weight", ""};
+    }
+    if (how == "other") result.which = parse_id("zero3/kto/world=8/fix=none");
+    std::cout << to_line(result) << std::endl;
+    if (how == "then_exit") return 5;
+  }
+}

@@ -1,0 +1,151 @@
+// The runner against workers that crash, hang, talk nonsense and die: nothing is lost and nothing is left running.
+#include "matrix/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "matrix/signals.h"
+#include "program.h"
+
+namespace regather::matrix {
+namespace {
+
+const std::vector<std::string> kIds{"ddp/sft/fix=none",
+                                    "ddp/sft/frozen=norms/fix=none",
+                                    "ddp/sft/frozen=lora/fix=none",
+                                    "ddp/sft/frozen=head/fix=none",
+                                    "zero3/sft/fix=none",
+                                    "zero3/sft/frozen=norms/fix=none"};
+
+class RunnerTest : public testing::Test {
+ protected:
+  std::map<std::string, CaseResult> run(const std::string& behaviour, double timeout = 30) {
+    ::setenv("FAKE_WORKER", behaviour.c_str(), 1);
+    ::setenv("FAKE_WORKER_PIDS", (folder_ / "pids").c_str(), 1);
+    std::vector<Case> cases;
+    for (const std::string& text : kIds) cases.push_back(parse_id(text));
+    Schedule schedule(cases.size(), policy_);
+    schedule.enqueue({0, 1, 2, 3, 4, 5});
+    RunnerOptions options{.worker = REGATHER_FAKE_WORKER, .jobs = 2, .request = {}};
+    options.request.timeout = timeout;
+    std::map<std::string, CaseResult> results;
+    {
+      const SignalScope signals;
+      end_ = run_cases(cases, schedule, options, [&](size_t index, const CaseResult& result, const std::string& line) {
+        schedule.record(index, result, line);
+        results[id(result.which)] = result;
+        ++attempts_;
+        return attempts_ < stop_after_;
+      });
+    }
+    EXPECT_TRUE(still_running(folder_ / "pids").empty());
+    return results;
+  }
+
+  // The result of the case that misbehaves; all others must have passed.
+  CaseResult odd_one_out(const std::map<std::string, CaseResult>& results, const std::string& odd) {
+    EXPECT_EQ(results.size(), kIds.size());
+    for (const auto& [id, result] : results) {
+      EXPECT_TRUE(id == odd || result.outcome == Outcome::pass) << id;
+    }
+    return results.at(odd);
+  }
+
+  TemporaryFolder folder_;
+  SchedulePolicy policy_;
+  RunEnd end_ = RunEnd::done;
+  int attempts_ = 0;
+  int stop_after_ = 1000;
+};
+
+TEST_F(RunnerTest, RunsEveryCaseOnce) {
+  const auto results = run("");
+  EXPECT_EQ(results.size(), kIds.size());
+  EXPECT_EQ(attempts_, static_cast<int>(kIds.size()));
+  for (const auto& [id, result] : results) EXPECT_EQ(result.outcome, Outcome::pass) << id;
+}
+
+TEST_F(RunnerTest, ACrashNamesSignalRankPhaseAndCollective) {
+  const CaseResult crash = odd_one_out(run("ddp/sft/frozen=lora=segv"), "ddp/sft/frozen=lora/fix=none");
+  EXPECT_EQ(crash.outcome, Outcome::crash);
+  EXPECT_EQ(crash.attempt, 2);
+  ASSERT_TRUE(crash.signature);
+  EXPECT_EQ(crash.signature->type, "signal 11 (SIGSEGV)");
+  EXPECT_EQ(crash.signature->rank, 1);
+  EXPECT_EQ(crash.signature->step, 1);
+  EXPECT_EQ(crash.signature->phase, Phase::backward);
+  EXPECT_NE(crash.signature->text.find("last collective reduce_scatter #7"), std::string::npos);
+  EXPECT_NE(crash.signature->text.find("at 0x? in backward"), std::string::npos) << crash.signature->text;
+}
+
+TEST_F(RunnerTest, ACaseThatOnlyItsNeighboursKillIsRescuedAlone) {
+  const CaseResult rescued = odd_one_out(run("ddp/sft/frozen=lora=segv_once"), "ddp/sft/frozen=lora/fix=none");
+  EXPECT_EQ(rescued.outcome, Outcome::pass);
+  EXPECT_EQ(rescued.attempt, 2);
+}
+
+TEST_F(RunnerTest, EveryOtherDeathIsACrashToo) {
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=abort"), "zero3/sft/fix=none").signature->type, "signal 6 (SIGABRT)");
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=exit"), "zero3/sft/fix=none").signature->type, "exit 3");
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=orphan"), "zero3/sft/fix=none").signature->type, "exit 4");
+}
+
+TEST_F(RunnerTest, AHangIsKilledWithItsChildren) {
+  const CaseResult hang = odd_one_out(run("zero3/sft/fix=hang", 0.3), "zero3/sft/fix=none");
+  EXPECT_EQ(hang.outcome, Outcome::hang);
+  EXPECT_EQ(hang.signature->type, "timeout");
+  EXPECT_EQ(hang.signature->text,
+            "no answer within 0.3 s; rank 0 in forward of step 0, last collective all_gather #12");
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=silent", 0.3), "zero3/sft/fix=none").outcome, Outcome::hang);
+}
+
+TEST_F(RunnerTest, NonsenseIsNotAnAnswer) {
+  const CaseResult garbage = odd_one_out(run("zero3/sft/fix=garbage"), "zero3/sft/fix=none");
+  EXPECT_EQ(garbage.outcome, Outcome::crash);
+  EXPECT_EQ(garbage.signature->type, "reply");
+  EXPECT_EQ(garbage.signature->text, "result line: 'schema' is absent");
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=other"), "zero3/sft/fix=none").signature->text,
+            "result line: an answer for 'zero3/kto/world=8/fix=none'");
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=endless"), "zero3/sft/fix=none").signature->type, "reply");
+}
+
+TEST_F(RunnerTest, NoiseAndDeathAfterTheAnswerLoseNothing) {
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=noise"), "zero3/sft/fix=none").outcome, Outcome::pass);
+  EXPECT_EQ(odd_one_out(run("sft=then_exit"), "zero3/sft/fix=none").outcome, Outcome::pass);
+}
+
+TEST_F(RunnerTest, EveryCaseMayCrash) {
+  for (const auto& [id, result] : run("sft=segv")) EXPECT_EQ(result.outcome, Outcome::crash) << id;
+}
+
+TEST_F(RunnerTest, RetriesAndRepeatsAreCounted) {
+  policy_ = {.retries = 2, .repeat = 1};
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=segv"), "zero3/sft/fix=none").attempt, 6) << "each try runs alone as well";
+  attempts_ = 0;
+  policy_ = {.retries = 0, .repeat = 3};
+  run("");
+  EXPECT_EQ(attempts_, 3 * static_cast<int>(kIds.size()));
+}
+
+TEST_F(RunnerTest, StopsWhenTold) {
+  stop_after_ = 2;
+  EXPECT_EQ(run("sft=slow").size(), 2U);
+  EXPECT_EQ(end_, RunEnd::stopped);
+}
+
+TEST_F(RunnerTest, AWorkerThatCannotStartIsAnErrorOfOursNotOfACase) {
+  try {
+    run("start=exit");
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("ends before it begins any case: exit 127"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("libtorch_cpu.so"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace regather::matrix
