@@ -16,7 +16,7 @@ struct Request {
   std::string launcher = "threads";  // or "processes"
   int attempt = 1;                   // how many times this case has been started, this one counted
   std::string model;                 // a Hugging Face directory; empty: the card model
-  uint64_t seed = 0;
+  uint64_t seed = 1;
   std::string fault;    // empty: none
   double timeout = 60;  // seconds after which the runner kills the worker
   bool operator==(const Request&) const = default;
