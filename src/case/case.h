@@ -41,7 +41,7 @@ struct Case {
   bool early_stop = true;
   bool input_grad = true;
   CheckpointAt checkpoint_at = CheckpointAt::forward;
-  Fixes fixes;
+  Fixes fixes{};
 
   bool has(std::string_view fix) const;
   bool operator==(const Case&) const = default;
