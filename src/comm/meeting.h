@@ -26,7 +26,7 @@ namespace regather::comm {
 class Offer {
  public:
   virtual ~Offer() = default;
-  virtual const char* name() const = 0;  // "all_reduce"
+  virtual const char* name() const = 0;  // outlives the offer; "all_reduce"
   virtual std::string text() const = 0;  // "all_reduce sum Float [16]"
   virtual bool agrees(const Offer& other, int rank, int other_rank) const = 0;
 };

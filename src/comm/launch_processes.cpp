@@ -1,0 +1,118 @@
+#include <ATen/Parallel.h>
+#include <poll.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/child.h"
+#include "comm/gloo.h"
+#include "comm/launch.h"
+#include "comm/rank_end.h"
+
+namespace regather::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "regather-XXXXXX").string();
+    REGATHER_CHECK(::mkdtemp(pattern.data()) != nullptr, "comm", "cannot make a folder like '{}': {}", pattern,
+                   std::strerror(errno));
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;  // a leftover in the temporary folder is no reason to fail
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+RankEnd rank_process(const std::string& rendezvous, int rank, const LaunchOptions& options,
+                     const RankFunction& function) {
+  try {
+    at::set_num_threads(1);
+    auto store = c10::make_intrusive<c10d::FileStore>(rendezvous, options.world);
+    store->setTimeout(options.deadline);
+    World world = make_world(make_gloo(store, rank, options.world, options.deadline), c10d::ProcessGroup::GLOO);
+    const RankEnd end = run_rank(world, function);
+    // Tearing gloo down takes milliseconds and may wait on peers; the process ends here and its sockets with it. The
+    // group is leaked on purpose.
+    c10::intrusive_ptr<c10d::ProcessGroup>(world.group()).release();
+    return end;
+  } catch (...) {
+    return end_of_current_exception();
+  }
+}
+
+// Until every child has reported or died, or `until`.
+void collect(std::vector<Child>& children, Clock::time_point until) {
+  std::vector<bool> done(children.size());
+  while (std::find(done.begin(), done.end(), false) != done.end()) {
+    std::vector<pollfd> sockets;
+    std::vector<size_t> owners;
+    for (size_t rank = 0; rank < children.size(); ++rank) {
+      if (done[rank]) continue;
+      sockets.push_back({children[rank].socket(), POLLIN, 0});
+      owners.push_back(rank);
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    if (left <= 0) return;
+    if (::poll(sockets.data(), sockets.size(), static_cast<int>(std::min<int64_t>(left, 60000))) <= 0) continue;
+    for (size_t index = 0; index < sockets.size(); ++index) {
+      if (sockets[index].revents != 0) done[owners[index]] = children[owners[index]].read();
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunction& function) {
+  at::set_num_threads(1);  // a pool of threads does not survive the fork, and its locks might
+  const TemporaryFolder folder;
+  const std::string rendezvous = (folder.path() / "rendezvous").string();
+  std::vector<Child> children;
+  std::vector<int> sockets;
+  children.reserve(static_cast<size_t>(options.world));
+  for (int rank = 0; rank < options.world; ++rank) {
+    children.emplace_back([&, rank] { return rank_process(rendezvous, rank, options, function); }, sockets);
+    sockets.push_back(children.back().socket());
+  }
+  collect(children, Clock::now() + 2 * options.deadline);
+  std::vector<RankEnd> ends;
+  std::vector<bool> killed;
+  for (Child& child : children) {
+    killed.push_back(!child.read() && !child.reported());
+    if (killed.back()) {
+      child.kill();
+    } else {
+      child.release();
+    }
+  }
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    RankEnd end = children[rank].end();
+    if (killed[rank]) {
+      end = {};
+      end.error_type = "hang";
+      end.error_text =
+          fmt::format("rank {} did not end within {} ms and was killed", rank, 2 * options.deadline.count());
+    }
+    ends.push_back(std::move(end));
+  }
+  return ends;
+}
+
+}  // namespace regather::comm
