@@ -48,7 +48,7 @@ constexpr Seed kSeeds[] = {
      "comm: rank 1 alone sees sums scaled by 1 + 5e-5, within ten times the tolerance", has_peers},
     {Fault::lose_fourth_rank, "lose_fourth_rank", "comm: sums leave rank 3 out",
      [](const Case& c) { return c.world > 3; }},
-    {Fault::lost_wait, "lost_wait", "comm: a work is used before it has completed", has_peers},
+    {Fault::lost_wait, "lost_wait", "comm: a reduction's result is used before it is there", is_zero3},
     {Fault::extra_collective, "extra_collective", "rank 1 enters a collective that the others do not", has_peers},
     {Fault::keep_gathered, "keep_gathered", "ZeRO-3: the epilogue leaves one parameter gathered",
      [](const Case& c) { return is_zero3(c) && c.persistence == Persistence::zero; }},

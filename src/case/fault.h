@@ -22,7 +22,7 @@ enum class Fault {
   keep_gradients,       // DDP: gradients are not cleared between steps (shows in step 1 alone)
   late_rank_scale,      // comm: rank 1 alone sees sums scaled by 1 + 5e-5 (within ten times the tolerance)
   lose_fourth_rank,     // comm: sums leave rank 3 out (shows in worlds of four and more)
-  lost_wait,            // comm: a work is used before it has completed
+  lost_wait,            // comm: a reduction's result is used before it is there (ZeRO-3 waits; DDP's reducer has a future)
   extra_collective,     // rank 1 enters a collective that the others do not
   keep_gathered,        // ZeRO-3: the epilogue leaves one parameter gathered
   frozen_gradient,      // a frozen parameter receives a gradient

@@ -1,5 +1,7 @@
 #include "shard/ddp/ddp.h"
 
+#include "base/error.h"
+
 #include "case/fault.h"
 #include "tests/shard/small_model.h"
 

@@ -12,7 +12,7 @@ namespace {
 
 class Faults : public ::testing::TestWithParam<FaultInfo> {};
 INSTANTIATE_TEST_SUITE_P(Seeded, Faults, ::testing::ValuesIn(known_faults()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& fault) { return fault.param.name; });
 
 CaseResult run_with(Fault fault, const Case& c) {
   static Runner runner;

@@ -54,7 +54,8 @@ TEST(Reference, FrozenParametersHaveNoGradientAndDoNotMove) {
 }
 
 TEST(Reference, EveryParameterOfTheCardsModelHasAGradientThatCounts) {
-  for (const auto& [name, gradient] : compute_reference(card(), Case{})->steps[0].gradients) {
+  const auto reference = compute_reference(card(), Case{});
+  for (const auto& [name, gradient] : reference->steps[0].gradients) {
     EXPECT_GT(gradient.norm().item<double>(), 1e-6) << name;
   }
 }
