@@ -23,11 +23,11 @@ struct CheckpointOptions {
   bool determinism_check = true;  // compare shape, dtype and device by position
 };
 
-// Non-reentrant. Runs block(input) keeping placeholders for what autograd saves; the first unpack in backward reruns the
-// block on the same input with this rank's random state restored, and matches what it saves by position. A recomputed
-// tensor that requires grad is held detached, one that does not is held as the live object. Nests. A failed recompute
-// leaves nothing behind: the same backward may be tried again.
-// install_engine() must have been called before the first backward of the process.
+// Non-reentrant. Runs block(input) keeping placeholders for what autograd saves; the first unpack in backward reruns
+// the block on the same input with this rank's random state restored, and matches what it saves by position. A
+// recomputed tensor that requires grad is held detached, one that does not is held as the live object. Nests. A failed
+// recompute leaves nothing behind: the same backward may be tried again. install_engine() must have been called before
+// the first backward of the process.
 at::Tensor checkpoint_nonreentrant(const Block& block, const at::Tensor& input, const CheckpointOptions& options = {});
 
 // Reentrant. Runs block(input) without grad; backward reruns it with grad on a detached input, random state restored,

@@ -17,7 +17,8 @@
 namespace regather::autograd {
 namespace {
 
-// Unwinds the recompute once the last needed tensor has been seen. Not a std::exception: nothing may mistake it for one.
+// Unwinds the recompute once the last needed tensor has been seen. Not a std::exception: nothing may mistake it for
+// one.
 struct StopRecompute {};
 
 struct Metadata {
@@ -30,9 +31,9 @@ struct Metadata {
 
   // As Python prints it, since people search for this text.
   std::string text() const {
-    static const std::map<at::ScalarType, const char*> names = {{at::kFloat, "float32"},    {at::kDouble, "float64"},
+    static const std::map<at::ScalarType, const char*> names = {{at::kFloat, "float32"},     {at::kDouble, "float64"},
                                                                 {at::kBFloat16, "bfloat16"}, {at::kHalf, "float16"},
-                                                                {at::kLong, "int64"},       {at::kBool, "bool"}};
+                                                                {at::kLong, "int64"},        {at::kBool, "bool"}};
     const auto named = names.find(dtype);
     return fmt::format("{{'shape': torch.Size([{}]), 'dtype': torch.{}, 'device': device(type='{}')}}",
                        fmt::join(shape, ", "), named == names.end() ? c10::toString(dtype) : named->second,

@@ -30,9 +30,9 @@ class UsageError : public Error {
 }  // namespace regather
 
 // Throws Error(domain) with a formatted text unless the condition holds.
-#define REGATHER_CHECK(condition, domain, ...)                                       \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
+#define REGATHER_CHECK(condition, domain, ...)                                           \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
       throw ::regather::Error((domain), ::fmt::format(__VA_ARGS__), __FILE__, __LINE__); \
-    }                                                                                \
+    }                                                                                    \
   } while (false)

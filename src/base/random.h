@@ -10,8 +10,8 @@ class Random {
  public:
   explicit Random(uint64_t seed, uint64_t stream = 0);
   uint64_t next();
-  double uniform();  // [0, 1)
-  double normal();   // mean 0, standard deviation 1 (Box-Muller)
+  double uniform();              // [0, 1)
+  double normal();               // mean 0, standard deviation 1 (Box-Muller)
   int64_t below(int64_t bound);  // [0, bound)
 
  private:

@@ -22,14 +22,14 @@ enum class Fault {
   keep_gradients,       // DDP: gradients are not cleared between steps (shows in step 1 alone)
   late_rank_scale,      // comm: rank 1 alone sees sums scaled by 1 + 5e-5 (within ten times the tolerance)
   lose_fourth_rank,     // comm: sums leave rank 3 out (shows in worlds of four and more)
-  lost_wait,            // comm: a reduction's result is used before it is there (ZeRO-3 waits; DDP's reducer has a future)
-  extra_collective,     // rank 1 enters a collective that the others do not
-  keep_gathered,        // ZeRO-3: the epilogue leaves one parameter gathered
-  frozen_gradient,      // a frozen parameter receives a gradient
-  lost_update,          // the optimizer skips one parameter
-  crash_rank,           // rank 1 dies of SIGSEGV in the second backward
-  skip_rng_restore,     // checkpoint: the recompute draws other random numbers. Not in known_faults(): no case draws any;
-                        // the checkpoint's own tests turn it red
+  lost_wait,         // comm: a reduction's result is used before it is there (ZeRO-3 waits; DDP's reducer has a future)
+  extra_collective,  // rank 1 enters a collective that the others do not
+  keep_gathered,     // ZeRO-3: the epilogue leaves one parameter gathered
+  frozen_gradient,   // a frozen parameter receives a gradient
+  lost_update,       // the optimizer skips one parameter
+  crash_rank,        // rank 1 dies of SIGSEGV in the second backward
+  skip_rng_restore,  // checkpoint: the recompute draws other random numbers. Not in known_faults(): no case draws any;
+                     // the checkpoint's own tests turn it red
 };
 
 struct FaultInfo {
@@ -40,8 +40,8 @@ struct FaultInfo {
 };
 const std::vector<FaultInfo>& known_faults();
 
-// The cases on which faults are tried, all green without one: the supported part of the card with recommended fixes, and
-// other worlds, heads, kernels and thresholds.
+// The cases on which faults are tried, all green without one: the supported part of the card with recommended fixes,
+// and other worlds, heads, kernels and thresholds.
 const std::vector<Case>& fault_panel();
 
 // "" is none; throws UsageError naming the known faults.

@@ -1,9 +1,9 @@
 // gather: repairs head_read_partitioned.
 //
 // A fused loss reads the head's weight directly. Under ZeRO-3 no module of the head runs then, so nothing has gathered
-// the weight: it has no element, and the first product with it fails. The fix gathers weight and bias for the fused call.
-// A parameter that is whole already is left alone: with a tied head inside the forward the embedding's module may be
-// using it, and partitioning it at the scope's end would pull it from under that module.
+// the weight: it has no element, and the first product with it fails. The fix gathers weight and bias for the fused
+// call. A parameter that is whole already is left alone: with a tied head inside the forward the embedding's module may
+// be using it, and partitioning it at the scope's end would pull it from under that module.
 #pragma once
 
 #include "loss/policy.h"

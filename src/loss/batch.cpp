@@ -19,8 +19,8 @@ Batch make_batch(const BatchShape& shape, uint64_t seed, int rank, int step) {
   for (int64_t row = 0; row < shape.sequences; ++row) {
     // Lengths T, T-2, T-3, T-5 in an order that turns with rank and step; at least one token is predicted.
     constexpr int64_t shorter[] = {0, 2, 3, 5};
-    const int64_t length =
-        std::max(shape.prompt + 1, shape.length - shorter[(row + rank + step) % static_cast<int64_t>(std::size(shorter))]);
+    const int64_t length = std::max(
+        shape.prompt + 1, shape.length - shorter[(row + rank + step) % static_cast<int64_t>(std::size(shorter))]);
     for (int64_t t = 0; t < shape.length; ++t) {
       const int64_t token = random.below(shape.vocab);
       ids[row * shape.length + t] = t < length ? token : 0;

@@ -1,5 +1,5 @@
-// Linear layer and cross entropy in one operator: logits exist one chunk of tokens at a time, and the gradients of hidden
-// states, weight and bias are computed in forward and stashed (Liger's contract); backward only scales them.
+// Linear layer and cross entropy in one operator: logits exist one chunk of tokens at a time, and the gradients of
+// hidden states, weight and bias are computed in forward and stashed (Liger's contract); backward only scales them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

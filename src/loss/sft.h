@@ -21,8 +21,8 @@ at::Tensor sft_eager(const at::Tensor& logits, const at::Tensor& labels);
 // hidden [B, T, H]; reads the head's weight and bias directly, once, inside `scope`.
 at::Tensor sft_fused(const at::Tensor& hidden, model::Linear& head, const at::Tensor& labels, HeadScope& scope);
 
-// hidden [B, T, H]; drops masked rows, then a non-reentrant checkpoint a chunk with the head's product inside it: forward
-// and recompute enter `scope` anew each time.
+// hidden [B, T, H]; drops masked rows, then a non-reentrant checkpoint a chunk with the head's product inside it:
+// forward and recompute enter `scope` anew each time.
 at::Tensor sft_chunked(const at::Tensor& hidden, model::Linear& head, const at::Tensor& labels, HeadScope& scope);
 
 }  // namespace regather::loss

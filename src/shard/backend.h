@@ -30,7 +30,7 @@ struct Observation {
 
 struct BackendOptions {
   OptimizerOptions optimizer;
-  int64_t persistence_threshold = 0;  // ZeRO-3: parameters of at most so many elements persist
+  int64_t persistence_threshold = 0;       // ZeRO-3: parameters of at most so many elements persist
   std::shared_ptr<ReleasePolicy> release;  // null: upstream's
 };
 
@@ -65,7 +65,9 @@ class Backend {
   const std::map<std::string, double>& counters() const { return counters_; }
 
  protected:
-  void observe(const std::string& mechanism, const std::string& detail) { observations_.push_back({mechanism, detail}); }
+  void observe(const std::string& mechanism, const std::string& detail) {
+    observations_.push_back({mechanism, detail});
+  }
 
   std::vector<Observation> observations_;
   std::map<std::string, double> counters_;

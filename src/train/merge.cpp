@@ -42,8 +42,8 @@ CaseResult merge(const std::vector<CaseResult>& ranks) {
       total.unexpected = sum.unexpected + rank.gradients->unexpected;
       total.nonfinite = sum.nonfinite + rank.gradients->nonfinite;
     }
-    if (rank.loss && (!result.loss || std::abs(rank.loss->got - rank.loss->want) >
-                                          std::abs(result.loss->got - result.loss->want))) {
+    if (rank.loss &&
+        (!result.loss || std::abs(rank.loss->got - rank.loss->want) > std::abs(result.loss->got - result.loss->want))) {
       result.loss = rank.loss;
     }
     for (const auto& [name, value] : rank.counters) {

@@ -7,8 +7,8 @@
 
 namespace regather::train {
 
-// Sets outcome, signature and also from `departures`: the earliest by step, then phase, then rank comes first. Without a
-// departure the outcome is pass when gradients were compared and unchecked when none were.
+// Sets outcome, signature and also from `departures`: the earliest by step, then phase, then rank comes first. Without
+// a departure the outcome is pass when gradients were compared and unchecked when none were.
 void settle(CaseResult& result, std::vector<Departure> departures);
 
 // One result from those of the ranks, in rank order.

@@ -113,8 +113,8 @@ Tensor RankRun::forward(int step) {
 }
 
 void RankRun::check_loss(int step, const Tensor& loss) {
-  const LossPair pair{loss.item<double>(), reference_.steps[static_cast<size_t>(step)].losses[static_cast<size_t>(
-                                               world_.rank())]};
+  const LossPair pair{loss.item<double>(),
+                      reference_.steps[static_cast<size_t>(step)].losses[static_cast<size_t>(world_.rank())]};
   const auto distance = [](const LossPair& p) { return std::abs(p.got - p.want); };
   if (!result_.loss || !(distance(pair) <= distance(*result_.loss))) result_.loss = pair;
   if (!std::isfinite(pair.got)) {
@@ -197,23 +197,24 @@ void RankRun::check_update(int step, const shard::Named& before) {
   }
   result_.counters["update_share"] = std::max(result_.counters["update_share"], worst);
   if (!(worst <= 1)) {
-    depart(Outcome::invariant, "update", fmt::format("{}: the step uses {:.3g} times its tolerance", worst_name, worst));
+    depart(Outcome::invariant, "update",
+           fmt::format("{}: the step uses {:.3g} times its tolerance", worst_name, worst));
   }
 }
 
 void RankRun::check_invariants(int step) {
   enter(step, Phase::invariant);
   for (const std::string& broken : backend_->broken_invariants()) depart(Outcome::invariant, "lifecycle", broken);
-  if (case_.head == Head::tied &&
-      model_->head().weight_handle().unsafeGetTensorImpl() !=
-          model_->backbone().embedding().weight_handle().unsafeGetTensorImpl()) {
+  if (case_.head == Head::tied && model_->head().weight_handle().unsafeGetTensorImpl() !=
+                                      model_->backbone().embedding().weight_handle().unsafeGetTensorImpl()) {
     depart(Outcome::invariant, "tie", "the head's weight is no longer the embedding's");
   }
   int64_t calls = 0;
   for (const auto& [kind, count] : world_.counts()) calls += count.calls;
   const std::vector<int64_t> all = world_.all_gather_int(calls);
   if (std::any_of(all.begin(), all.end(), [&](int64_t n) { return n != all.front(); })) {
-    depart(Outcome::invariant, "collectives", fmt::format("this rank entered {} collectives, rank 0 {}", calls, all[0]));
+    depart(Outcome::invariant, "collectives",
+           fmt::format("this rank entered {} collectives, rank 0 {}", calls, all[0]));
   }
 }
 

@@ -13,9 +13,10 @@
 namespace regather::train {
 
 struct ReferenceStep {
-  std::vector<double> losses;                   // by rank
-  std::map<std::string, at::Tensor> gradients;  // trainable: mean over ranks of the gradient of each rank's loss, float64
-  std::map<std::string, at::Tensor> updates;    // every parameter: after the step minus before, float64
+  std::vector<double> losses;  // by rank
+  std::map<std::string, at::Tensor>
+      gradients;                              // trainable: mean over ranks of the gradient of each rank's loss, float64
+  std::map<std::string, at::Tensor> updates;  // every parameter: after the step minus before, float64
 };
 
 struct Reference {

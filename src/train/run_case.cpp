@@ -3,8 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include "autograd/saved_hooks.h"
-#include "base/error.h"
 #include "base/blackbox.h"
+#include "base/error.h"
 #include "case/support.h"
 #include "comm/launch.h"
 #include "model/checkpoint_files.h"
@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kLoraRank = 4;
 
 std::string setting_key(const Case& c, const RunOptions& options) {
-  return fmt::format("{}|{}|{}|{}|{}", options.model ? options.model->string() : "", options.seed,
-                     c.head == Head::tied, c.head_bias, c.frozen == Frozen::lora);
+  return fmt::format("{}|{}|{}|{}|{}", options.model ? options.model->string() : "", options.seed, c.head == Head::tied,
+                     c.head_bias, c.frozen == Frozen::lora);
 }
 
 // The end of a rank that left no result of its own.
@@ -89,9 +89,7 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
   }
   const std::shared_ptr<const Setting> prepared = setting(c, options);
   const std::shared_ptr<const Reference> right = reference(*prepared, c, setting_key(c, options));
-  const comm::RankFunction rank = [&](comm::World& world) {
-    return to_line(run_rank(world, c, *prepared, *right));
-  };
+  const comm::RankFunction rank = [&](comm::World& world) { return to_line(run_rank(world, c, *prepared, *right)); };
   comm::LaunchOptions launch;
   launch.world = c.world;
   launch.deadline = options.deadline;

@@ -22,9 +22,7 @@ struct Layer {
 };
 
 // Zeroes entries by this rank's generator.
-inline at::Tensor dropout(const at::Tensor& x) {
-  return x * at::empty_like(x).bernoulli_(0.5, rank_generator()) * 2.0;
-}
+inline at::Tensor dropout(const at::Tensor& x) { return x * at::empty_like(x).bernoulli_(0.5, rank_generator()) * 2.0; }
 
 // The gradients of `leaves` from `run`, which returns what to differentiate.
 template <typename Run>

@@ -34,8 +34,8 @@ TEST_P(NonReentrant, WorksWhenTheInputNeedsNoGradient) {
   const Layer layer;
   const at::Tensor x = at::randn({4, 8});
   const auto plain = gradients({layer.weight, layer.scale}, [&] { return layer(x); });
-  EXPECT_TRUE(same(plain, gradients({layer.weight, layer.scale},
-                                    [&] { return checkpoint_nonreentrant(layer, x, options()); })));
+  EXPECT_TRUE(same(
+      plain, gradients({layer.weight, layer.scale}, [&] { return checkpoint_nonreentrant(layer, x, options()); })));
 }
 
 TEST_P(NonReentrant, Nests) {
@@ -44,9 +44,7 @@ TEST_P(NonReentrant, Nests) {
   const at::Tensor x = at::randn({4, 8}).requires_grad_(true);
   const std::vector<at::Tensor> leaves{x, inner.weight, inner.scale, outer.weight, outer.scale};
   const auto plain = gradients(leaves, [&] { return outer(inner(x)); });
-  const Block nested = [&](const at::Tensor& input) {
-    return outer(checkpoint_nonreentrant(inner, input, options()));
-  };
+  const Block nested = [&](const at::Tensor& input) { return outer(checkpoint_nonreentrant(inner, input, options())); };
   EXPECT_TRUE(same(plain, gradients(leaves, [&] { return checkpoint_nonreentrant(nested, x, options()); })));
 }
 

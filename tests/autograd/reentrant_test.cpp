@@ -13,9 +13,8 @@ TEST(Reentrant, GivesTheSameBitsAsNoCheckpoint) {
   const at::Tensor x = at::randn({4, 8}).requires_grad_(true);
   const std::vector<at::Tensor> leaves{x, first.weight, first.scale, second.weight, second.scale};
   const auto plain = gradients(leaves, [&] { return second(first(x)); });
-  EXPECT_TRUE(same(plain, gradients(leaves, [&] {
-                     return checkpoint_reentrant(second, checkpoint_reentrant(first, x));
-                   })));
+  EXPECT_TRUE(
+      same(plain, gradients(leaves, [&] { return checkpoint_reentrant(second, checkpoint_reentrant(first, x)); })));
 }
 
 TEST(Reentrant, NestsAndMixesWithNonReentrant) {

@@ -160,7 +160,8 @@ TEST(Zero3, PersistentParametersStayOnceTheOrderIsKnown) {
       zero.zero_gradients();
       const at::Tensor loss = engine_loss(zero, model, world.rank());
       const int64_t bias = model.first->bias_handle().numel();
-      EXPECT_EQ(bias, step == 0 ? 0 : 5) << "step " << step << ": while the order is recorded it is released, as upstream";
+      EXPECT_EQ(bias, step == 0 ? 0 : 5) << "step " << step
+                                         << ": while the order is recorded it is released, as upstream";
       zero.backward(loss);
       zero.step();
       EXPECT_EQ(model.first->bias_handle().numel(), 5);
@@ -265,7 +266,8 @@ TEST_P(Recompute, PassesInAReentrantCheckpoint) {
 
 // The workaround that users found: without the metadata check the gradients are right.
 TEST_P(Recompute, PassesWithoutTheDeterminismCheck) {
-  run(std::make_shared<ReleasePolicy>(), true,
+  run(
+      std::make_shared<ReleasePolicy>(), true,
       [](const autograd::Block& block, const at::Tensor& x) {
         return autograd::checkpoint_nonreentrant(block, x, {.determinism_check = false});
       },

@@ -23,10 +23,10 @@ CaseResult rank_result(int compared, std::vector<Departure> departures) {
 }
 
 TEST(Settle, TheEarliestByStepThenPhaseThenRankIsTheOutcome) {
-  CaseResult result = rank_result(4, {departure(Outcome::error, 1, Phase::forward, 0),
-                                      departure(Outcome::invariant, 0, Phase::step, 0),
-                                      departure(Outcome::wrong_gradient, 0, Phase::gradients, 1),
-                                      departure(Outcome::nonfinite, 0, Phase::gradients, 0)});
+  CaseResult result =
+      rank_result(4, {departure(Outcome::error, 1, Phase::forward, 0), departure(Outcome::invariant, 0, Phase::step, 0),
+                      departure(Outcome::wrong_gradient, 0, Phase::gradients, 1),
+                      departure(Outcome::nonfinite, 0, Phase::gradients, 0)});
   EXPECT_EQ(result.outcome, Outcome::nonfinite);
   ASSERT_EQ(result.also.size(), 3U);
   EXPECT_EQ(result.also[0].signature.rank, 1);

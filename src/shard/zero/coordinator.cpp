@@ -23,10 +23,7 @@ std::vector<ParamState*> ModuleState::parameters() const {
 
 Coordinator::Coordinator(comm::World& world, Partition& partition, ReleasePolicy& policy,
                          OnRecomputeRelease on_recompute_release)
-    : world_(world),
-      partition_(partition),
-      policy_(policy),
-      on_recompute_release_(std::move(on_recompute_release)) {}
+    : world_(world), partition_(partition), policy_(policy), on_recompute_release_(std::move(on_recompute_release)) {}
 
 void Coordinator::reset_step() {
   for (const auto& state : partition_.states()) {

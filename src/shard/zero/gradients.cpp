@@ -47,8 +47,8 @@ Gradients::Gradients(comm::World& world, Partition& partition, OnPartitioned on_
       if (state->status != Status::available) on_partitioned(*state);
       return gradient;
     });
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        state->parameter, std::make_unique<Accumulated>([this, state] { arrived(*state); }));
+    torch::autograd::impl::set_post_acc_grad_hooks(state->parameter,
+                                                   std::make_unique<Accumulated>([this, state] { arrived(*state); }));
   }
 }
 

@@ -24,9 +24,9 @@ struct ParamState {
   int64_t shard_numel = 0;  // numel rounded up to a multiple of the world, over the world
   at::Tensor shard;         // [shard_numel], the parameter's dtype; zero beyond the parameter's end
   Status status = Status::not_available;
-  bool persist = false;           // stays gathered once the trace is complete
-  bool is_external = false;       // returned by a module: its owner's release leaves it alone
-  std::set<int> active_modules;   // ids of the modules that use it now; not released while there are any
+  bool persist = false;          // stays gathered once the trace is complete
+  bool is_external = false;      // returned by a module: its owner's release leaves it alone
+  std::set<int> active_modules;  // ids of the modules that use it now; not released while there are any
 
   // Of trainable parameters, [shard_numel], float32.
   at::Tensor master;

@@ -125,7 +125,8 @@ std::vector<std::string> Zero3::broken_invariants() {
     if (state->status != Status::not_available && !state->persist) {
       broken.push_back(fmt::format("{} is still gathered", state->name));
     }
-    if (state->parameter.grad().defined()) broken.push_back(fmt::format("{} still has its whole gradient", state->name));
+    if (state->parameter.grad().defined())
+      broken.push_back(fmt::format("{} still has its whole gradient", state->name));
   }
   return broken;
 }
