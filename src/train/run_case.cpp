@@ -4,7 +4,6 @@
 
 #include "autograd/saved_hooks.h"
 #include "base/blackbox.h"
-#include "base/error.h"
 #include "case/support.h"
 #include "comm/launch.h"
 #include "model/checkpoint_files.h"
@@ -51,12 +50,8 @@ std::shared_ptr<const Setting> Runner::setting(const Case& c, const RunOptions& 
   std::shared_ptr<const Setting>& known = settings_[setting_key(c, options)];
   if (known) return known;
   model::Config config;
-  if (options.model) {
-    config = model::read_config(*options.model);
-    REGATHER_CHECK(config.tied == (c.head == Head::tied), "usage", "'{}' has {} head; the case asks for head={}",
-                   options.model->string(), config.tied ? "a tied" : "an untied",
-                   c.head == Head::tied ? "tied" : "untied");
-  }
+  if (options.model) config = model::read_config(*options.model);
+  // The case's axes decide, whatever the folder says: a tied checkpoint's head starts as a copy of its embedding.
   config.tied = c.head == Head::tied;
   config.head_bias = c.head_bias;
   if (c.frozen == Frozen::lora) config.lora_rank = kLoraRank;
