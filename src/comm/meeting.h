@@ -113,7 +113,7 @@ class Meeting {
 
   const int size_;
   const std::chrono::milliseconds deadline_;
-  const int spins_;
+  const int looks_;  // at an exchange before giving the core away
   std::mutex mutex_;
   std::condition_variable changed_;  // an exchange completed or the meeting failed
   std::condition_variable emptied_;  // every rank has left

@@ -2,6 +2,7 @@
 //
 //   drop_all_reduce   all_reduce of floating tensors returns at once, having done nothing, on every rank
 //   late_rank_scale   rank 1 alone sees floating sums and averages of all_reduce and reduce_scatter 5e-5 too large
+//   lose_fourth_rank  rank 3 brings zeros to floating sums and averages of all_reduce and reduce_scatter
 //   lost_wait         all_reduce and reduce_scatter of floating tensors hand back a work whose wait() returns at once
 //                     with nothing delivered. What reduce_scatter's output held before is chance, so it is cleared.
 //                     Futures stay real (c10d::Reducer waits on those alone), and gathers are spared: a stale gather is

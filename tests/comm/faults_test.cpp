@@ -24,10 +24,10 @@ std::string seen(World& world) {
   const double mine = world.rank() + 1.0;
   at::Tensor sum = at::full({4}, mine, at::kFloat);
   at::Tensor shard = at::full({2}, -1.0, at::kFloat);
-  at::Tensor all = at::full({2}, -1.0, at::kFloat);
+  at::Tensor all = at::full({world.size()}, -1.0, at::kFloat);
   at::Tensor count = at::full({1}, world.rank() + 1, at::kLong);
   world.all_reduce(sum)->wait();
-  world.reduce_scatter(shard, at::full({4}, mine * 10, at::kFloat))->wait();
+  world.reduce_scatter(shard, at::full({2 * world.size()}, mine * 10, at::kFloat))->wait();
   world.all_gather(all, at::full({1}, mine, at::kFloat))->wait();
   world.all_reduce(count)->wait();
   return fmt::format("{:.6g} {:.6g} {:.6g} {}", sum[3].item<float>(), shard[1].item<float>(), all[1].item<float>(),
@@ -55,6 +55,13 @@ TEST(Faults, LostWaitLeavesWhatWasThere) {
 TEST(Faults, DropAllReduceLeavesEachRankItsOwn) {
   const Seeded seeded(Fault::drop_all_reduce);
   EXPECT_EQ(results(), (std::vector<std::string>{"1 30 2 3", "2 30 2 3"}));
+}
+
+TEST(Faults, LoseFourthRankLeavesItOutOfTheSums) {
+  EXPECT_EQ(expect_ranks(4, seen)[0], "10 100 2 10");
+  const Seeded seeded(Fault::lose_fourth_rank);
+  EXPECT_EQ(results(), (std::vector<std::string>{"3 30 2 3", "3 30 2 3"}));
+  for (const std::string& text : expect_ranks(4, seen)) EXPECT_EQ(text, "6 60 2 10");
 }
 
 // c10d::Reducer waits on futures alone.
