@@ -2,6 +2,8 @@
 //
 // `regather-worker --blackbox FILE` reads one request a line on its standard input and answers each with exactly one
 // line on its standard output: the case's line of cases.jsonl. The end of its input is the end of its work: exit 0.
+// Exit 2: what the request names cannot be used (a model folder that does not load); standard error says why, and no
+// other case would fare better.
 #pragma once
 
 #include <cstdint>

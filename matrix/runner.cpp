@@ -145,6 +145,7 @@ class Runner {
     const int status = worker->kill_and_reap();
     worker->read_output();
     if (type.empty()) type = describe_status(status);
+    if (type == "exit 2") throw UsageError(worker->error_tail());
     if (!slot.flight) return;  // it died idle: nothing is lost
     const Flight flight = *slot.flight;
     slot.flight.reset();

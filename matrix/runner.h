@@ -26,7 +26,7 @@ using OnResult = std::function<bool(size_t index, const CaseResult& result, cons
 enum class RunEnd { done, stopped, interrupted };
 
 // Runs what the schedule holds. Needs a SignalScope to live in the calling thread. No worker outlives the call.
-// Throws Error("worker") when workers die before they begin any case.
+// Throws Error("worker") when workers die before they begin any case, UsageError when one cannot use what it was given.
 RunEnd run_cases(const std::vector<Case>& cases, Schedule& schedule, const RunnerOptions& options,
                  const OnResult& on_result);
 

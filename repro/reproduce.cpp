@@ -103,6 +103,7 @@ std::optional<std::vector<Reproduction>> reproduce(const std::vector<const Entry
 
   const auto results_of = [&](const std::vector<Case>& list) {
     std::vector<CaseResult> results;
+    results.reserve(list.size());
     for (const Case& c : list) results.push_back(*schedule.history(index_of.at(id(c))).deciding);
     return results;
   };

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
       if (!write_line(pipe, regather::to_line(answer(runner, nlohmann::json::parse(line))))) break;
     }
   } catch (const regather::UsageError& error) {
-    std::cerr << "regather-worker: " << error.what() << '\n';
+    std::cerr << error.what() << '\n';
     return 2;
   } catch (const std::exception& error) {
     std::cerr << "regather-worker: " << error.what() << '\n';

@@ -58,6 +58,10 @@ void misbehave(const std::string& how, const matrix::Request& request) {
   }
   if (how == "abort") std::abort();
   if (how == "exit") std::exit(3);
+  if (how == "usage") {
+    std::cerr << "model.safetensors: truncated" << std::endl;
+    std::exit(2);
+  }
   if (how == "orphan") {
     leave_child();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -137,6 +137,15 @@ TEST_F(RunnerTest, StopsWhenTold) {
   EXPECT_EQ(end_, RunEnd::stopped);
 }
 
+TEST_F(RunnerTest, WhatAWorkerCannotUseIsTheUsersError) {
+  try {
+    run("zero3/sft/fix=none=usage");
+    FAIL() << "expected UsageError";
+  } catch (const UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("model.safetensors: truncated"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(RunnerTest, AWorkerThatCannotStartIsAnErrorOfOursNotOfACase) {
   try {
     run("start=exit");
