@@ -11,15 +11,16 @@
 namespace regather::model {
 
 Linear::Linear(int64_t in, int64_t out, bool bias) {
-  weight_ = register_parameter("weight", at::zeros({out, in}));
-  if (bias) bias_ = register_parameter("bias", at::zeros({out}));
+  register_parameter("weight", at::zeros({out, in}));
+  if (bias) register_parameter("bias", at::zeros({out}));
 }
 
 Linear::Linear(Tensor shared_weight, bool bias) {
   // Registration sets the flag, and a shared weight may be frozen by its owner.
   const bool trainable = shared_weight.requires_grad();
-  weight_ = register_parameter("weight", std::move(shared_weight), trainable);
-  if (bias) bias_ = register_parameter("bias", at::zeros({weight_.size(0)}));
+  const int64_t out = shared_weight.size(0);
+  register_parameter("weight", std::move(shared_weight), trainable);
+  if (bias) register_parameter("bias", at::zeros({out}));
 }
 
 Tensor Linear::forward(const Tensor& x) {
@@ -28,19 +29,19 @@ Tensor Linear::forward(const Tensor& x) {
 }
 
 Embedding::Embedding(int64_t count, int64_t width, int64_t padding) : padding_(padding) {
-  weight_ = register_parameter("weight", at::zeros({count, width}));
+  register_parameter("weight", at::zeros({count, width}));
 }
 
-Tensor Embedding::forward(const Tensor& ids) { return at::embedding(read(weight_), ids, padding_); }
+Tensor Embedding::forward(const Tensor& ids) { return at::embedding(read(weight_handle()), ids, padding_); }
 
-RmsNorm::RmsNorm(int64_t width, double eps) : eps_(eps) { weight_ = register_parameter("weight", at::ones({width})); }
+RmsNorm::RmsNorm(int64_t width, double eps) : eps_(eps) { register_parameter("weight", at::ones({width})); }
 
 // One operation a line, in transformers' order: a checkpoint compares what autograd saves by position.
 Tensor RmsNorm::forward(const Tensor& x) {
   const Tensor wide = x.to(at::promote_types(x.scalar_type(), at::kFloat));
   const Tensor variance = at::mean(at::pow(wide, 2), {-1}, /*keepdim=*/true);
   const Tensor normalised = wide * at::rsqrt(variance + eps_);
-  const Tensor& weight = read(weight_);
+  const Tensor& weight = read(own_parameter("weight"));
   return weight * normalised.to(x.scalar_type());
 }
 

@@ -13,14 +13,11 @@ class Linear : public Module {
   Linear(Tensor shared_weight, bool bias);
   Tensor forward(const Tensor& x) override;
   // Read as a backend sees it; the direct read that the fused losses make.
-  const Tensor& weight() { return read(weight_); }
-  Tensor bias() { return bias_.defined() ? read(bias_) : bias_; }
-  const Tensor& weight_handle() const { return weight_; }  // not a read: for identity and bookkeeping
-  const Tensor& bias_handle() const { return bias_; }
-
- protected:
-  Tensor weight_;
-  Tensor bias_;
+  const Tensor& weight() { return read(weight_handle()); }
+  Tensor bias() { return bias_handle().defined() ? read(bias_handle()) : Tensor(); }
+  // Not a read: for identity and bookkeeping.
+  const Tensor& weight_handle() const { return own_parameter("weight"); }
+  const Tensor& bias_handle() const { return own_parameter("bias"); }
 };
 
 // y = x W^T + b + (x A^T) B^T * alpha / rank, as peft's LoRA without dropout: A [rank, in], B [out, rank], each a
@@ -43,10 +40,9 @@ class Embedding : public Module {
  public:
   Embedding(int64_t count, int64_t width, int64_t padding = -1);
   Tensor forward(const Tensor& ids) override;
-  const Tensor& weight_handle() const { return weight_; }
+  const Tensor& weight_handle() const { return own_parameter("weight"); }
 
  private:
-  Tensor weight_;
   int64_t padding_;
 };
 
@@ -57,7 +53,6 @@ class RmsNorm : public Module {
   Tensor forward(const Tensor& x) override;
 
  private:
-  Tensor weight_;
   double eps_;
 };
 

@@ -1,5 +1,7 @@
 #include "model/module.h"
 
+#include "base/error.h"
+
 namespace regather::model {
 namespace {
 // Containers (the decoder's list of layers) carry names but no forward: their children count as the parent's own.
@@ -35,6 +37,18 @@ void Module::clear_hooks() {
 const Tensor& Module::read(const Tensor& parameter) {
   if (on_read_) on_read_(*this, parameter);
   return parameter;
+}
+
+void Module::set_own_parameter(const std::string& name, Tensor value) {
+  Tensor* own = parameters_.find(name);
+  REGATHER_CHECK(own != nullptr, "model", "{} has no parameter '{}'", this->name(), name);
+  *own = std::move(value);
+}
+
+const Tensor& Module::own_parameter(const char* name) const {
+  static const Tensor none;
+  const Tensor* own = parameters_.find(name);
+  return own == nullptr ? none : *own;
 }
 
 std::vector<std::shared_ptr<Module>> Module::module_children() const {

@@ -39,8 +39,16 @@ class Module : public torch::nn::Module {
   // Every use of a parameter goes through here, so that a backend sees it (DeepSpeed watches module._parameters).
   const Tensor& read(const Tensor& parameter);
 
+  // Puts `value` in place of the parameter that this module registered as `name`, which must exist: the setattr by
+  // which a backend swaps a sharded parameter for the whole one and back.
+  void set_own_parameter(const std::string& name, Tensor value);
+
   // Direct children that are regather modules, in order of registration.
   std::vector<std::shared_ptr<Module>> module_children() const;
+
+ protected:
+  // What this module has registered as `name`; undefined when nothing. Layers keep no handle of their own beside it.
+  const Tensor& own_parameter(const char* name) const;
 
  private:
   std::vector<Hook> pre_forward_;

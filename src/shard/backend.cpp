@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "shard/ddp/ddp.h"
+#include "shard/fsdp2/fsdp2.h"
 #include "shard/zero/zero3.h"
 
 namespace regather::shard {
@@ -13,6 +14,8 @@ std::unique_ptr<Backend> make_backend(regather::Backend kind, comm::World& world
       return std::make_unique<Ddp>(world, root, options);
     case regather::Backend::zero3:
       return std::make_unique<Zero3>(world, root, options);
+    case regather::Backend::fsdp2:
+      return std::make_unique<Fsdp2>(world, root, options);
     default:
       throw Error("shard", "this backend is not in the reference runtime");
   }

@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "base/error.h"
 #include "model/layers.h"
 #include "model/qwen2.h"
 
@@ -111,6 +112,21 @@ TEST(Module, EveryUseOfAParameterIsARead) {
     static_cast<void>(model.head().weight_handle());
     EXPECT_TRUE(reads.empty());
   }
+}
+
+TEST(Module, AParameterIsSwappedForAllWhoReadIt) {
+  Linear linear(3, 4, true);
+  const Tensor before = linear.weight_handle();
+  const Tensor after = at::ones({4, 3});
+  linear.set_own_parameter("weight", after);
+  EXPECT_TRUE(linear.weight_handle().is_same(after));
+  EXPECT_TRUE(linear.weight().is_same(after));
+  EXPECT_TRUE(linear.named_parameters()["weight"].is_same(after));
+  EXPECT_EQ(linear(ones())[0][0].item<float>(), 3);
+  linear.set_own_parameter("weight", before);
+  EXPECT_TRUE(linear.weight().is_same(before));
+  EXPECT_THROW(linear.set_own_parameter("scale", after), Error);
+  EXPECT_FALSE(Linear(3, 4, false).bias_handle().defined());
 }
 
 }  // namespace
