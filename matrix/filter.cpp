@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +23,11 @@ std::string value_of(const Case& c, const std::string& axis) {
   }
   return {};
 }
+
+struct Word {
+  std::string text;
+  size_t at;
+};
 
 class Parser {
  public:
@@ -69,11 +73,12 @@ class Parser {
   }
 
   Filter test() {
-    const auto [axis, axis_at] = word("an axis, '!' or '('");
+    const Word first = word("an axis, '!' or '('");
+    const std::string& axis = first.text;
     if (axis != "fix" && std::ranges::find(axes(), axis, &Axis::name) == axes().end()) {
       std::string names;
       for (const Axis& a : axes()) names += a.name + ", ";
-      fail(axis_at, "an axis: one of " + names + "fix");
+      fail(first.at, "an axis: one of " + names + "fix");
     }
     if (take("!=")) {
       return [axis, value = value(axis)](const Case& c) { return value_of(c, axis) != value; };
@@ -81,21 +86,21 @@ class Parser {
     if (take('=')) {
       return [axis, value = value(axis)](const Case& c) { return value_of(c, axis) == value; };
     }
-    const auto [relation, relation_at] = word("'=', '!=' or 'in'");
-    if (relation == "in") {
+    const Word relation = word("'=', '!=' or 'in'");
+    if (relation.text == "in") {
       expect('(');
       std::vector<std::string> values{value(axis)};
       while (take(',')) values.push_back(value(axis));
       expect(')');
       return [axis, values](const Case& c) { return std::ranges::find(values, value_of(c, axis)) != values.end(); };
     }
-    if (relation == "has" && axis == "fix") {
+    if (relation.text == "has" && axis == "fix") {
       const size_t begin = at_;
       const std::string fixes = value("fix");
       if (fixes == "none" || fixes.find('+') != std::string::npos) fail(begin, "the name of one fix");
       return [fixes](const Case& c) { return c.has(fixes); };
     }
-    fail(relation_at, axis == "fix" ? "'=', '!=', 'in' or 'has'" : "'=', '!=' or 'in'");
+    fail(relation.at, axis == "fix" ? "'=', '!=', 'in' or 'has'" : "'=', '!=' or 'in'");
   }
 
   // A value of the axis, canonical: fixes come back sorted.
@@ -111,7 +116,7 @@ class Parser {
     }
   }
 
-  std::pair<std::string, size_t> word(const std::string& expected) {
+  Word word(const std::string& expected) {
     skip_space();
     const size_t begin = at_;
     while (at_ < text_.size() && is_word(text_[at_])) ++at_;

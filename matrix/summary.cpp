@@ -64,8 +64,8 @@ std::string print_table(const std::vector<CaseResult>& results) {
     return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
   };
   std::string text = line("backend", [](size_t i) { return std::string(kColumns[i]); });
-  for (const auto& [backend, row] : rows) {
-    text += line(names[backend], [&](size_t i) { return print_counts(row[i]); });
+  for (const auto& entry : rows) {
+    text += line(names[entry.first], [&](size_t i) { return print_counts(entry.second[i]); });
   }
   return text;
 }
