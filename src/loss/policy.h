@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "model/qwen2.h"
+
 namespace regather::loss {
 
 // Surrounds each direct use of the head's parameters by a loss.
@@ -16,6 +18,17 @@ class HeadScope {
   virtual at::Tensor around(const std::vector<at::Tensor>& parameters, const std::function<at::Tensor()>& body) {
     static_cast<void>(parameters);
     return body();
+  }
+};
+
+// The extra forward for KTO's KL term.
+class KlForward {
+ public:
+  virtual ~KlForward() = default;
+  // Logits [B, T, V] of input_ids [B, T], without grad. By default the model is called as anybody would call it.
+  virtual at::Tensor logits(model::CausalLM& model, const at::Tensor& input_ids, HeadScope& scope) {
+    static_cast<void>(scope);
+    return model(input_ids);
   }
 };
 
