@@ -19,6 +19,8 @@ bool is_zero3(const Case& c) { return c.backend == Backend::zero3; }
 bool has_peers(const Case& c) { return c.world > 1; }
 bool is_fused(const Case& c) { return c.kernel == Kernel::fused; }
 bool trains_head(const Case& c) { return c.frozen != Frozen::head && c.frozen != Frozen::lora; }
+// The KL term is a mean over ranks, reduced in the step.
+bool has_kl(const Case& c) { return c.loss == Loss::kto; }
 bool any(const Case&) { return true; }
 
 struct Seed {
@@ -29,8 +31,9 @@ struct Seed {
 };
 
 constexpr Seed kSeeds[] = {
-    {Fault::drop_all_reduce, "drop_all_reduce", "DDP: a bucket's all-reduce does not happen",
-     [](const Case& c) { return is_ddp(c) && has_peers(c); }},
+    {Fault::drop_all_reduce, "drop_all_reduce",
+     "an all-reduce (DDP's of a bucket, KTO's of its KL term) does not happen",
+     [](const Case& c) { return (is_ddp(c) || has_kl(c)) && has_peers(c); }},
     {Fault::drop_reduce_scatter, "drop_reduce_scatter",
      "ZeRO-3: a rank keeps its own slice of the gradient instead of the sum over ranks",
      [](const Case& c) { return is_zero3(c) && has_peers(c); }},
@@ -48,7 +51,8 @@ constexpr Seed kSeeds[] = {
      "comm: rank 1 alone sees sums scaled by 1 + 5e-5, within ten times the tolerance", has_peers},
     {Fault::lose_fourth_rank, "lose_fourth_rank", "comm: sums leave rank 3 out",
      [](const Case& c) { return c.world > 3; }},
-    {Fault::lost_wait, "lost_wait", "comm: a reduction's result is used before it is there", is_zero3},
+    {Fault::lost_wait, "lost_wait", "comm: a reduction's result is used before it is there",
+     [](const Case& c) { return is_zero3(c) || has_kl(c); }},
     {Fault::extra_collective, "extra_collective", "rank 1 enters a collective that the others do not", has_peers},
     {Fault::keep_gathered, "keep_gathered", "ZeRO-3: the epilogue leaves one parameter gathered",
      [](const Case& c) { return is_zero3(c) && c.persistence == Persistence::zero; }},
@@ -70,6 +74,7 @@ std::vector<Case> make_panel() {
         add({.backend = backend, .checkpoint = checkpoint, .frozen = frozen});
       }
     }
+    for (const Loss loss : {Loss::grpo, Loss::dpo, Loss::kto}) add({.backend = backend, .loss = loss});
     add({.backend = backend, .kernel = Kernel::eager});
     add({.backend = backend, .kernel = Kernel::chunked});
     add({.backend = backend, .head = Head::tied});
@@ -116,6 +121,8 @@ Fault parse_fault(std::string_view name) {
 }
 
 void seed_fault(Fault fault) { seeded.store(fault, std::memory_order_relaxed); }
+
+Fault seeded_fault() { return seeded.load(std::memory_order_relaxed); }
 
 bool fault_is(Fault fault) { return seeded.load(std::memory_order_relaxed) == fault; }
 

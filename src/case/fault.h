@@ -11,7 +11,7 @@ namespace regather {
 
 enum class Fault {
   none,
-  drop_all_reduce,      // DDP: the bucket's all-reduce does not happen
+  drop_all_reduce,      // an all-reduce does not happen: DDP's of a bucket, KTO's of its KL term
   drop_reduce_scatter,  // ZeRO-3: a rank keeps its own slice of the gradient instead of the sum
   shift_shard,          // ZeRO-3: a shard starts one element late
   scale_twice,          // ZeRO-3: the average over ranks is applied twice
@@ -49,6 +49,7 @@ Fault parse_fault(std::string_view name);
 
 // Process-wide: set once by the worker before a case runs, read by the one place that the fault breaks.
 void seed_fault(Fault fault);
+Fault seeded_fault();
 bool fault_is(Fault fault);
 
 }  // namespace regather

@@ -9,7 +9,7 @@
 namespace regather {
 namespace {
 
-constexpr std::array<std::string_view, 3> kBuiltFixes{"gather", "recompute_hold", "redirect"};
+constexpr std::array<std::string_view, 4> kBuiltFixes{"gather", "kl_backbone", "recompute_hold", "redirect"};
 
 std::string value_of(const Case& c, std::string_view axis) {
   for (const AxisValue& v : axis_values(c)) {
@@ -26,7 +26,9 @@ std::optional<std::string> unsupported(const Case& c) {
   if (c.backend != Backend::ddp && c.backend != Backend::zero3) {
     return missing(fmt::format("backend {}", value_of(c, "backend")));
   }
-  if (c.loss != Loss::sft) return missing(fmt::format("loss {}", value_of(c, "loss")));
+  if (c.kernel == Kernel::chunked && c.loss != Loss::sft) {
+    return fmt::format("the chunked kernel (a checkpoint a chunk) computes sft alone, not {}", value_of(c, "loss"));
+  }
   if (c.dtype != DType::fp32) return missing(fmt::format("dtype {}", value_of(c, "dtype")));
   if (c.frozen == Frozen::quantised) return missing("a quantised frozen base");
   if (c.accumulate != Accumulate::one) {

@@ -1,6 +1,7 @@
 #include "fixes/fixes.h"
 
 #include "fixes/gather.h"
+#include "fixes/kl_backbone.h"
 #include "fixes/recompute_hold.h"
 #include "fixes/redirect.h"
 
@@ -19,6 +20,11 @@ std::unique_ptr<shard::EntryPolicy> entry_policy(const Case& c) {
 std::unique_ptr<loss::HeadScope> head_scope(const Case& c, shard::Backend& backend) {
   if (c.has("gather")) return std::make_unique<Gather>(backend);
   return std::make_unique<loss::HeadScope>();
+}
+
+std::unique_ptr<loss::KlForward> kl_forward(const Case& c) {
+  if (c.has("kl_backbone")) return std::make_unique<KlBackbone>();
+  return std::make_unique<loss::KlForward>();
 }
 
 }  // namespace regather::fixes

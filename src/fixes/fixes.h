@@ -14,5 +14,6 @@ std::shared_ptr<shard::ReleasePolicy> release_policy(const Case& c);
 
 std::unique_ptr<shard::EntryPolicy> entry_policy(const Case& c);
 std::unique_ptr<loss::HeadScope> head_scope(const Case& c, shard::Backend& backend);
+std::unique_ptr<loss::KlForward> kl_forward(const Case& c);
 
 }  // namespace regather::fixes

@@ -47,6 +47,9 @@ std::string mechanism_of(const Departure& departure, const Evidence& evidence) {
   if (error && signature.type.ends_with("CheckpointError")) {
     return saw("recompute_freed_frozen") ? "recompute_freed_frozen" : "recompute_changed";
   }
+  if (error && (signature.phase == Phase::forward || signature.phase == Phase::backward) && saw("head_double_touch")) {
+    return "head_double_touch";
+  }
   if (error && signature.phase == Phase::forward && saw("head_read_partitioned")) return "head_read_partitioned";
   if (error && signature.phase == Phase::backward && saw("head_grad_on_partitioned")) return "head_grad_on_partitioned";
   if (departure.outcome == Outcome::wrong_gradient && saw("reducer_unarmed")) return "reducer_unarmed";

@@ -3,7 +3,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include "autograd/checkpoint.h"
-#include "loss/sft.h"
 
 namespace regather::train {
 namespace {
@@ -67,19 +66,6 @@ std::shared_ptr<model::CausalLM> prepare_model(const Setting& setting, const Cas
     });
   }
   return model;
-}
-
-at::Tensor compute_loss(model::CausalLM& model, const Case& c, const loss::Batch& batch, loss::HeadScope& scope,
-                        bool root_runs) {
-  switch (c.kernel) {
-    case Kernel::eager:
-      return loss::sft_eager(root_runs ? model.forward(batch.input_ids) : model(batch.input_ids), batch.labels);
-    case Kernel::chunked:
-      return loss::sft_chunked(model.backbone()(batch.input_ids), model.head(), batch.labels, scope);
-    case Kernel::fused:
-      break;
-  }
-  return loss::sft_fused(model.backbone()(batch.input_ids), model.head(), batch.labels, scope);
 }
 
 }  // namespace regather::train

@@ -18,11 +18,25 @@
 #include "train/mechanism.h"
 #include "train/merge.h"
 #include "train/prepare.h"
+#include "train/step_loss.h"
 
 namespace regather::train {
 namespace {
 
 using at::Tensor;
+
+// stage3_param_persistence_threshold: DeepSpeed's default is 100,000 elements.
+int64_t persistence_threshold(const Case& c) {
+  switch (c.persistence) {
+    case Persistence::zero:
+      return 0;
+    case Persistence::upstream:
+      return 100'000;
+    case Persistence::huge:
+      break;
+  }
+  return INT64_MAX;
+}
 
 class RankRun {
  public:
@@ -38,6 +52,8 @@ class RankRun {
  private:
   void enter(int step, Phase phase);
   void build();
+  void build_reference();
+  Tensor mean_over_ranks(const Tensor& value);
   void train_step(int step);
   Tensor forward(int step);
   void check_loss(int step, const Tensor& loss);
@@ -54,6 +70,11 @@ class RankRun {
   std::unique_ptr<shard::Backend> backend_;
   std::unique_ptr<shard::EntryPolicy> entry_;
   std::unique_ptr<loss::HeadScope> scope_;
+  std::unique_ptr<loss::KlForward> kl_forward_;
+  // dpo and kto with a reference of its own; a backend only where the reference is sharded.
+  std::shared_ptr<model::CausalLM> reference_model_;
+  std::unique_ptr<shard::Backend> reference_backend_;
+  std::unique_ptr<loss::HeadScope> reference_scope_;
   std::map<std::string, int> hook_calls_;  // of each trainable parameter in the current backward
   int64_t without_graph_at_start_ = autograd::reentrant_calls_without_graph();
 
@@ -78,7 +99,11 @@ void RankRun::depart(Outcome outcome, std::string type, std::string text, bool m
   departure.signature.type = std::move(type);
   departure.signature.text = std::move(text);
   Evidence evidence;
-  if (backend_) evidence.observations = backend_->observations();
+  for (const auto* backend : {backend_.get(), reference_backend_.get()}) {
+    if (backend == nullptr) continue;
+    const auto& seen = backend->observations();
+    evidence.observations.insert(evidence.observations.end(), seen.begin(), seen.end());
+  }
   evidence.checkpoint_without_graph = autograd::reentrant_calls_without_graph() > without_graph_at_start_;
   evidence.missing_gradients = missing;
   departure.signature.mechanism = mechanism_of(departure, evidence);
@@ -93,23 +118,45 @@ void RankRun::build() {
   }
   shard::BackendOptions options;
   options.optimizer = setting_.optimizer;
-  // stage3_param_persistence_threshold: DeepSpeed's default is 100,000 elements.
-  options.persistence_threshold = case_.persistence == Persistence::zero       ? 0
-                                  : case_.persistence == Persistence::upstream ? 100'000
-                                                                               : INT64_MAX;
+  options.persistence_threshold = persistence_threshold(case_);
   options.release = fixes::release_policy(case_);
   backend_ = shard::make_backend(case_.backend, world_, *model_, options);
   entry_ = fixes::entry_policy(case_);
   scope_ = fixes::head_scope(case_, *backend_);
+  kl_forward_ = fixes::kl_forward(case_);
+  if (has_reference(case_.loss) && case_.reference == regather::Reference::separate) build_reference();
+}
+
+// On ZeRO-3 a model partitioned by an engine of its own, elsewhere an unsharded copy on each rank.
+void RankRun::build_reference() {
+  reference_model_ = model::clone_as(*setting_.reference, at::kFloat);
+  reference_scope_ = std::make_unique<loss::HeadScope>();
+  if (case_.backend != Backend::zero3) return;
+  shard::BackendOptions options;
+  options.optimizer = setting_.optimizer;
+  options.persistence_threshold = persistence_threshold(case_);
+  reference_backend_ = shard::make_backend(case_.backend, world_, *reference_model_, options);
+  reference_scope_ = fixes::head_scope(case_, *reference_backend_);
+}
+
+Tensor RankRun::mean_over_ranks(const Tensor& value) {
+  Tensor sum = value.clone();
+  world_.all_reduce(sum)->wait();
+  return sum / world_.size();
 }
 
 Tensor RankRun::forward(int step) {
-  const loss::Batch batch = loss::make_batch(setting_.batch, setting_.seed, world_.rank(), step);
-  if (case_.call == Call::engine) {
-    return backend_->forward([&] { return compute_loss(*model_, case_, batch, *scope_, /*root_runs=*/true); });
-  }
+  const loss::Batch& batch = reference_.steps[static_cast<size_t>(step)].batches[static_cast<size_t>(world_.rank())];
+  const LossParts parts{.model = *model_,
+                        .scope = *scope_,
+                        .reference = reference_model_.get(),
+                        .reference_scope = reference_scope_.get(),
+                        .kl_forward = kl_forward_.get(),
+                        .mean_over_ranks = [this](const Tensor& value) { return mean_over_ranks(value); }};
+  const auto loss = [&](bool root_runs) { return compute_loss(parts, case_, batch, root_runs); };
+  if (case_.call == Call::engine) return backend_->forward([&] { return loss(/*root_runs=*/true); });
   const bool redirected = case_.has("redirect");
-  return entry_->enter(*backend_, [&] { return compute_loss(*model_, case_, batch, *scope_, redirected); });
+  return entry_->enter(*backend_, [&] { return loss(redirected); });
 }
 
 void RankRun::check_loss(int step, const Tensor& loss) {
@@ -205,6 +252,11 @@ void RankRun::check_update(int step, const shard::Named& before) {
 void RankRun::check_invariants(int step) {
   enter(step, Phase::invariant);
   for (const std::string& broken : backend_->broken_invariants()) depart(Outcome::invariant, "lifecycle", broken);
+  if (reference_backend_) {
+    for (const std::string& broken : reference_backend_->broken_invariants()) {
+      depart(Outcome::invariant, "lifecycle", "the reference's " + broken);
+    }
+  }
   if (case_.head == Head::tied && model_->head().weight_handle().unsafeGetTensorImpl() !=
                                       model_->backbone().embedding().weight_handle().unsafeGetTensorImpl()) {
     depart(Outcome::invariant, "tie", "the head's weight is no longer the embedding's");

@@ -1,9 +1,14 @@
 #include "train/reference.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <torch/optim/adamw.h>
 
-#include "loss/sft.h"
+#include "loss/kto.h"
+#include "model/adapters.h"
+#include "train/given.h"
 #include "train/prepare.h"
+#include "train/step_loss.h"
 
 namespace regather::train {
 namespace {
@@ -14,11 +19,36 @@ std::map<std::string, at::Tensor> values(const model::CausalLM& model) {
   return copies;
 }
 
+// Logits of the reference: a model of its own, or the policy with its adapters off.
+at::Tensor reference_forward(model::CausalLM& policy, model::CausalLM* separate, const at::Tensor& input_ids) {
+  const at::NoGradGuard no_grad;
+  if (separate != nullptr) return (*separate)(input_ids);
+  const model::AdaptersOff base(policy);
+  return policy(input_ids);
+}
+
+// kto's KL term over all ranks.
+at::Tensor kl_term(ReferenceStep& step, model::CausalLM& policy, model::CausalLM* separate) {
+  const at::NoGradGuard no_grad;
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  for (const loss::Batch& batch : step.batches) {
+    sum += loss::kto_log_ratio(policy(batch.mismatched_ids), reference_forward(policy, separate, batch.mismatched_ids),
+                               batch.mismatched_labels);
+  }
+  const at::Tensor mean = sum / static_cast<double>(step.batches.size());
+  step.mean_log_ratio = mean.item<double>();
+  return loss::kto_kl(mean);
+}
+
 }  // namespace
 
 std::shared_ptr<const Reference> compute_reference(const Setting& setting, const Case& c) {
   const std::shared_ptr<model::CausalLM> model = model::clone_as(*setting.initial, at::kDouble);
   freeze(*model, c.frozen);
+  std::shared_ptr<model::CausalLM> reference_model;
+  if (has_reference(c.loss) && c.reference == regather::Reference::separate) {
+    reference_model = model::clone_as(*setting.reference, at::kDouble);
+  }
   std::vector<std::pair<std::string, at::Tensor>> trainable;
   std::vector<at::Tensor> tensors;
   for (const auto& item : model::distinct_parameters(*model)) {
@@ -35,9 +65,11 @@ std::shared_ptr<const Reference> compute_reference(const Setting& setting, const
   for (int step = 0; step < kSteps; ++step) {
     ReferenceStep result;
     optimizer.zero_grad();
-    for (int rank = 0; rank < c.world; ++rank) {
-      const loss::Batch batch = loss::make_batch(setting.batch, setting.seed, rank, step);
-      const at::Tensor loss = loss::sft_eager((*model)(batch.input_ids), batch.labels);
+    result.batches = given_batches(setting, c, step);
+    const at::Tensor kl = c.loss == Loss::kto ? kl_term(result, *model, reference_model.get()) : at::Tensor();
+    for (const loss::Batch& batch : result.batches) {
+      const auto reference_logits = [&] { return reference_forward(*model, reference_model.get(), batch.input_ids); };
+      const at::Tensor loss = loss_from_logits(c.loss, (*model)(batch.input_ids), batch, reference_logits, kl);
       result.losses.push_back(loss.item<double>());
       (loss / c.world).backward();
     }

@@ -7,6 +7,7 @@
 #include "case/support.h"
 #include "comm/launch.h"
 #include "model/checkpoint_files.h"
+#include "train/given.h"
 #include "train/merge.h"
 #include "train/rank_run.h"
 
@@ -19,6 +20,13 @@ std::string setting_key(const Case& c, const RunOptions& options) {
   return fmt::format("{}|{}|{}|{}|{}", options.model ? options.model->string() : "", options.seed, c.head == Head::tied,
                      c.head_bias, c.frozen == Frozen::lora);
 }
+
+// What is right is computed without the seeded fault.
+struct WithoutFault {
+  WithoutFault() { seed_fault(Fault::none); }
+  ~WithoutFault() { seed_fault(fault); }
+  Fault fault = seeded_fault();
+};
 
 // The end of a rank that left no result of its own.
 CaseResult from_failure(const Case& c, const comm::RankEnd& end, int rank) {
@@ -60,6 +68,7 @@ std::shared_ptr<const Setting> Runner::setting(const Case& c, const RunOptions& 
   if (options.model) model::load_weights(*initial, *options.model);
   auto made = std::make_shared<Setting>();
   made->initial = initial;
+  made->reference = make_reference_model(*initial, options.seed);
   made->seed = options.seed;
   made->batch.vocab = config.vocab;
   return known = made;
@@ -67,8 +76,12 @@ std::shared_ptr<const Setting> Runner::setting(const Case& c, const RunOptions& 
 
 std::shared_ptr<const Reference> Runner::reference(const Setting& setting, const Case& c, const std::string& key) {
   std::shared_ptr<const Reference>& known =
-      references_[fmt::format("{}|{}|{}|{}", key, static_cast<int>(c.loss), static_cast<int>(c.frozen), c.world)];
-  if (!known) known = compute_reference(setting, c);
+      references_[fmt::format("{}|{}|{}|{}|{}", key, static_cast<int>(c.loss), static_cast<int>(c.reference),
+                              static_cast<int>(c.frozen), c.world)];
+  if (!known) {
+    const WithoutFault sound;
+    known = compute_reference(setting, c);
+  }
   return known;
 }
 

@@ -15,7 +15,8 @@ namespace regather::train {
 constexpr int kSteps = 2;
 
 struct Setting {
-  std::shared_ptr<const model::CausalLM> initial;  // float32; every rank and the reference start from a copy
+  std::shared_ptr<const model::CausalLM> initial;    // float32; every rank and the reference start from a copy
+  std::shared_ptr<const model::CausalLM> reference;  // the model that dpo and kto compare with (given.h)
   loss::BatchShape batch;
   shard::OptimizerOptions optimizer{.lr = 5e-3};
   uint64_t seed = 1;

@@ -19,7 +19,7 @@ namespace regather::tables {
 namespace {
 
 const std::filesystem::path kTables = REGATHER_SOURCE_DIR "/tests/tables";
-const std::vector<std::string> kSupported{"ddp/sft/", "zero3/sft/"};
+const std::vector<std::string> kSupported{"ddp/", "zero3/"};
 
 bool supported(const std::string& id) {
   return std::ranges::any_of(kSupported, [&](const std::string& prefix) { return id.starts_with(prefix); });
@@ -102,9 +102,12 @@ TEST(Tables, CountsOfSupportedCells) {
     for (const auto& [id, row] : read_table(kTables / file)) n += supported(id) ? 1 : 0;
     return n;
   };
-  EXPECT_EQ(count("card_real.json"), 2 * (60 / 2 + 4));  // a backend: 15 cells in modes a and c, 4 with input_grad=no
-  EXPECT_EQ(count("modes.json"), 5 + 9);                 // p a c on ddp, p a b c d on zero3, two kernels, p once
-  EXPECT_EQ(count("each_rules.json"), 2 * 15);           // zero3 without redirect, without gather
+  // A backend and loss: 15 cells in modes a and c, 4 with input_grad=no.
+  EXPECT_EQ(count("card_real.json"), 2 * 4 * (2 * 15 + 4));
+  // ddp: p, a, c of each loss, sft's a and c with two kernels, p once; zero3: b and d too, kto's k, and tied heads.
+  EXPECT_EQ(count("modes.json"), 39);
+  EXPECT_EQ(count("each_rules.json"),
+            (2 * 4 + 1) * 15);  // zero3 without redirect, without gather; kto without kl_backbone
 }
 
 // The whole card with the fixes off, on and each left out: with all of them a case passes; anything less stands in a
@@ -127,9 +130,9 @@ TEST(Card, OffOnEach) {
     }
   }
   report(less);
-  EXPECT_EQ(with_all, 15 * kSupported.size());
-  // ddp: off, and on, which is in card_real too; zero3: off, and three sets with one fix left out.
-  EXPECT_EQ(less.compared, 15 * (2 + 4));
+  EXPECT_EQ(with_all, 2 * 4 * 15);
+  // ddp: off, and on, which is in card_real too; zero3: off, and the sets with one fix left out, three and kto's four.
+  EXPECT_EQ(less.compared, 15 * (4 * 2 + 3 * 4 + 5));
 }
 
 }  // namespace

@@ -54,6 +54,59 @@ TEST(Case, FailsByItsMechanism) {
          Phase::backward, "no_grad_input");
 }
 
+TEST(Case, TheOtherLossesPassOnEveryKernelAndReference) {
+  for (const char* id : {"ddp/grpo/kernel=eager/call=engine/fix=none",
+                         "ddp/dpo/kernel=eager/call=engine/fix=none",
+                         "ddp/kto/kernel=eager/call=engine/fix=none",
+                         "zero3/grpo/kernel=eager/call=engine/fix=none",
+                         "zero3/dpo/kernel=eager/call=engine/fix=none",
+                         "zero3/kto/kernel=eager/call=engine/fix=none",
+                         "zero3/dpo/kernel=eager/fix=redirect",
+                         "ddp/dpo/frozen=lora/reference=shared/fix=redirect",
+                         "ddp/kto/frozen=lora/reference=shared/fix=redirect",
+                         "zero3/dpo/frozen=lora/reference=shared/fix=gather+redirect",
+                         "zero3/kto/checkpoint=reentrant/frozen=lora/reference=shared/fix=gather+kl_backbone+redirect",
+                         "zero3/kto/kernel=eager/call=engine/frozen=lora/reference=shared/fix=none",
+                         "zero3/grpo/head_bias=yes/fix=gather+redirect",
+                         "zero3/dpo/head_bias=yes/fix=gather+redirect",
+                         "zero3/kto/head_bias=yes/fix=gather+kl_backbone+redirect",
+                         "zero3/dpo/head=tied/fix=gather+redirect",
+                         "zero3/kto/head=tied/fix=gather+kl_backbone+redirect",
+                         "zero3/kto/world=4/fix=gather+kl_backbone+redirect",
+                         "zero3/dpo/world=1/fix=gather+redirect",
+                         "zero3/dpo/persistence=huge/fix=gather+redirect",
+                         "zero3/kto/persistence=upstream/fix=gather+kl_backbone+redirect"}) {
+    const CaseResult result = run(id);
+    EXPECT_EQ(result.outcome, Outcome::pass) << id << ": " << (result.signature ? result.signature->text : "");
+    EXPECT_LT(result.gradients->relative_l2, 2e-6) << id;
+  }
+}
+
+TEST(Case, TheOtherLossesFailByTheirMechanisms) {
+  const std::string empty =
+      "The size of tensor a (0) must match the size of tensor b (32) at non-singleton dimension 1";
+  expect("zero3/dpo/fix=none", Outcome::error, Phase::forward, "head_read_partitioned",
+         "size mismatch, got input (22), mat (22x32), vec (0)");
+  expect("zero3/kto/fix=none", Outcome::error, Phase::forward, "head_read_partitioned",
+         "size mismatch, got input (11), mat (11x32), vec (0)");
+  expect("zero3/dpo/fix=redirect", Outcome::error, Phase::forward, "head_read_partitioned",
+         "size mismatch, got input (22), mat (22x32), vec (0)");
+  expect("zero3/grpo/fix=gather", Outcome::error, Phase::backward, "head_grad_on_partitioned", empty);
+  expect("zero3/kto/fix=gather+redirect", Outcome::error, Phase::backward, "head_double_touch", empty);
+  expect("zero3/dpo/checkpoint=reentrant/frozen=lora/input_grad=no/fix=gather+redirect", Outcome::wrong_gradient,
+         Phase::gradients, "no_grad_input");
+  expect("ddp/kto/fix=none", Outcome::wrong_gradient, Phase::gradients, "reducer_unarmed");
+}
+
+// The KL term's second call of the root does no harm where no dense gradient needs the head in backward.
+TEST(Case, TheHeadTouchedTwiceIsFineWhenItIsFrozenOrTied) {
+  for (const char* id : {"zero3/kto/frozen=head/fix=gather+redirect", "zero3/kto/frozen=lora/fix=gather+redirect",
+                         "zero3/kto/head=tied/fix=gather+redirect"}) {
+    const CaseResult result = run(id);
+    EXPECT_EQ(result.outcome, Outcome::pass) << id << ": " << (result.signature ? result.signature->text : "");
+  }
+}
+
 TEST(Case, WhatTheFirstStepLeavesBehindShowsInTheSecond) {
   const CaseResult result = run("ddp/sft/checkpoint=reentrant/frozen=embedding/input_grad=no/fix=redirect");
   EXPECT_EQ(result.outcome, Outcome::wrong_gradient);
@@ -67,7 +120,7 @@ TEST(Case, WhatTheFirstStepLeavesBehindShowsInTheSecond) {
 }
 
 TEST(Case, UnsupportedSaysWhy) {
-  const CaseResult result = run("fsdp2/sft/fix=redirect");
+  const CaseResult result = run("ddp/dpo/kernel=chunked/fix=redirect");
   EXPECT_EQ(result.outcome, Outcome::unsupported);
   EXPECT_FALSE(result.reason.empty());
 }

@@ -1,38 +1,41 @@
 #include "train/reference.h"
 
+#include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
 
-#include "loss/sft.h"
+#include "loss/kto.h"
+#include "tests/train/card.h"
 #include "train/prepare.h"
+#include "train/step_loss.h"
 
 namespace regather::train {
 namespace {
 
-Setting card() {
-  auto initial = std::make_shared<model::CausalLM>(model::Config{});
-  model::initialise(*initial, 1);
-  Setting setting;
-  setting.initial = initial;
-  return setting;
-}
+class ReferenceOf : public testing::TestWithParam<Loss> {};
+INSTANTIATE_TEST_SUITE_P(Losses, ReferenceOf, testing::Values(Loss::sft, Loss::grpo, Loss::dpo, Loss::kto),
+                         [](const auto& loss) { return axis_values(Case{.loss = loss.param})[1].value; });
 
-TEST(Reference, GradientsAgreeWithFiniteDifferencesOfTheMeanLoss) {
+TEST_P(ReferenceOf, GradientsAgreeWithFiniteDifferencesOfTheMeanLoss) {
   const Setting setting = card();
-  Case c;
+  const Case c{.loss = GetParam()};
   const auto reference = compute_reference(setting, c);
   ASSERT_EQ(reference->steps.size(), static_cast<size_t>(kSteps));
+  const ReferenceStep& first = reference->steps[0];
   const auto model = model::clone_as(*setting.initial, at::kDouble);
+  const auto other = model::clone_as(*setting.reference, at::kDouble);
+  // The KL term carries no gradient: it stays what it is at the start.
+  const at::Tensor kl = loss::kto_kl(at::scalar_tensor(first.mean_log_ratio, at::kDouble));
   const auto mean_loss = [&] {
     double sum = 0;
-    for (int rank = 0; rank < c.world; ++rank) {
-      const loss::Batch batch = loss::make_batch(setting.batch, setting.seed, rank, 0);
-      sum += loss::sft_eager((*model)(batch.input_ids), batch.labels).item<double>();
+    for (const loss::Batch& batch : first.batches) {
+      const auto reference_logits = [&] { return (*other)(batch.input_ids); };
+      sum += loss_from_logits(c.loss, (*model)(batch.input_ids), batch, reference_logits, kl).item<double>();
     }
     return sum / c.world;
   };
   const at::NoGradGuard no_grad;
   for (const auto& [name, parameter] : model::distinct_parameters(*model)) {
-    const at::Tensor& gradient = reference->steps[0].gradients.at(name);
+    const at::Tensor& gradient = first.gradients.at(name);
     // Along the gradient itself the derivative is its norm.
     const double norm = gradient.norm().item<double>();
     const at::Tensor direction = gradient / norm;
@@ -53,8 +56,8 @@ TEST(Reference, FrozenParametersHaveNoGradientAndDoNotMove) {
   EXPECT_GT(reference->steps[0].updates.at("lm_head.weight").norm().item<double>(), 0);
 }
 
-TEST(Reference, EveryParameterOfTheCardsModelHasAGradientThatCounts) {
-  const auto reference = compute_reference(card(), Case{});
+TEST_P(ReferenceOf, EveryParameterOfTheCardsModelHasAGradientThatCounts) {
+  const auto reference = compute_reference(card(), Case{.loss = GetParam()});
   for (const auto& [name, gradient] : reference->steps[0].gradients) {
     EXPECT_GT(gradient.norm().item<double>(), 1e-6) << name;
   }

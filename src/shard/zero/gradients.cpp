@@ -44,7 +44,8 @@ Gradients::Gradients(comm::World& world, Partition& partition, OnPartitioned on_
     ParamState* state = owned.get();
     if (!state->parameter.requires_grad()) continue;
     state->parameter.register_hook([state, on_partitioned](const at::Tensor& gradient) {
-      if (state->status != Status::available) on_partitioned(*state);
+      // Undefined where the parameter is the input of a function that has no gradient for it.
+      if (gradient.defined() && state->status != Status::available) on_partitioned(*state);
       return gradient;
     });
     torch::autograd::impl::set_post_acc_grad_hooks(state->parameter,
@@ -60,6 +61,7 @@ Gradients::~Gradients() {
 }
 
 void Gradients::arrived(ParamState& state) {
+  if (!state.parameter.grad().defined()) return;  // an input without a gradient: nothing has arrived
   const int64_t numel = state.parameter.grad().numel();
   if (!bucket_.empty() && bucket_numel_ + numel > kBucketNumel) flush();
   REGATHER_CHECK(std::find(bucket_.begin(), bucket_.end(), &state) == bucket_.end(), "zero3",

@@ -26,6 +26,7 @@ void ModuleHooks::install(model::Module& module, bool is_root) {
   }
   if (is_root) {
     module.add_pre_forward([this, state](model::Module&, const at::Tensor& input) {
+      reads_register_ = true;
       running_.assign(1, state);  // an aborted pass may have left modules behind
       coordinator_.reset_step();
       return input;
@@ -34,6 +35,12 @@ void ModuleHooks::install(model::Module& module, bool is_root) {
   module.set_read_hook([this](model::Module&, const at::Tensor& parameter) { read(parameter); });
   module.add_pre_forward([this, state](model::Module&, const at::Tensor& x) { return before_forward(*state, x); });
   module.add_post_forward([this, state](model::Module&, const at::Tensor& y) { return after_forward(*state, y); });
+  if (is_root) {
+    module.add_post_forward([this](model::Module&, const at::Tensor& y) {
+      reads_register_ = false;
+      return y;
+    });
+  }
   for (const auto& child : module.module_children()) install(*child, /*is_root=*/false);
 }
 
@@ -85,8 +92,8 @@ void ModuleHooks::register_external(ModuleState& module, ParamState& parameter) 
 void ModuleHooks::read(const at::Tensor& parameter) {
   ParamState* state = partition_.find(parameter);
   if (state == nullptr || state->status != Status::not_available) return;
-  if (!in_engine_forward_) {
-    on_read_(*state);
+  if (!reads_register_) {
+    on_read_(*state, in_engine_forward_);
     return;
   }
   register_external(*running_.back(), *state);

@@ -14,17 +14,18 @@ namespace regather::shard {
 
 class ModuleHooks {
  public:
-  // A partitioned parameter was read where nothing gathers it.
-  using OnPartitionedRead = std::function<void(const ParamState&)>;
+  // A partitioned parameter was read where nothing gathers it. `in_engine_forward`: inside the engine's forward, after
+  // a nested call of the root had ended.
+  using OnPartitionedRead = std::function<void(const ParamState&, bool in_engine_forward)>;
 
   ModuleHooks(Coordinator& coordinator, Partition& partition, model::Module& root, OnPartitionedRead on_read);
   ~ModuleHooks();
   ModuleHooks(const ModuleHooks&) = delete;
   ModuleHooks& operator=(const ModuleHooks&) = delete;
 
-  // Between these, reading a partitioned parameter registers it as external to the module that runs and gathers it.
+  // Around the engine's forward.
   void begin_engine_forward() { in_engine_forward_ = true; }
-  void end_engine_forward() { in_engine_forward_ = false; }
+  void end_engine_forward() { in_engine_forward_ = reads_register_ = false; }
 
   const std::vector<std::unique_ptr<ModuleState>>& states() const { return states_; }
 
@@ -42,6 +43,9 @@ class ModuleHooks {
   std::vector<std::unique_ptr<ModuleState>> states_;
   std::vector<ModuleState*> running_;  // forwards in progress, the root below all
   bool in_engine_forward_ = false;
+  // Reading a partitioned parameter registers it as external to the module that runs and gathers it. As upstream, any
+  // call of the root turns this on when it begins and off when it ends, one that nests in another call too.
+  bool reads_register_ = false;
 };
 
 }  // namespace regather::shard

@@ -17,7 +17,9 @@ Zero3::Zero3(comm::World& world, model::Module& root, const BackendOptions& opti
       coordinator_(world, partition_, *policy_,
                    [this](const ParamState& state) { observe("recompute_freed_frozen", state.name); }),
       hooks_(coordinator_, partition_, root,
-             [this](const ParamState& state) { observe("head_read_partitioned", state.name); }),
+             [this](const ParamState& state, bool in_engine_forward) {
+               observe(in_engine_forward ? "head_double_touch" : "head_read_partitioned", state.name);
+             }),
       gradients_(world, partition_,
                  [this](const ParamState& state) { observe("head_grad_on_partitioned", state.name); }) {}
 

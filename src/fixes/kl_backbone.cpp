@@ -1,0 +1,18 @@
+#include "fixes/kl_backbone.h"
+
+#include <ATen/ops/matmul.h>
+
+#include "loss/fused_linear.h"
+
+namespace regather::fixes {
+
+at::Tensor KlBackbone::logits(model::CausalLM& model, const at::Tensor& input_ids, loss::HeadScope& scope) {
+  const at::Tensor hidden = model.backbone()(input_ids);
+  const loss::HeadParameters head = loss::read_head(model.head());
+  return scope.around(head.defined(), [&] {
+    const at::Tensor product = at::matmul(hidden, head.weight.t());
+    return head.bias.defined() ? product + head.bias : product;
+  });
+}
+
+}  // namespace regather::fixes
