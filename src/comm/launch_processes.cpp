@@ -48,7 +48,7 @@ RankEnd rank_process(const std::string& rendezvous, int rank, const LaunchOption
     auto store = c10::make_intrusive<c10d::FileStore>(rendezvous, options.world);
     store->setTimeout(options.deadline);
     World world = make_world(make_gloo(store, rank, options.world, options.deadline), c10d::ProcessGroup::GLOO);
-    const RankEnd end = run_rank(world, function);
+    RankEnd end = run_rank(world, function);
     // Tearing gloo down takes milliseconds and may wait on peers; the process ends here and its sockets with it. The
     // group is leaked on purpose.
     c10::intrusive_ptr<c10d::ProcessGroup>(world.group()).release();

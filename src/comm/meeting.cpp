@@ -200,7 +200,7 @@ void Meeting::watch() {
 
 std::exception_ptr Meeting::error(const Exchange& exchange) {
   const std::lock_guard lock(mutex_);
-  return exchange.complete() || !failure_ ? nullptr : failure_of(exchange);
+  return exchange.complete() ? nullptr : failure_of(exchange);
 }
 
 Meeting::Failure Meeting::late(const Exchange& exchange, std::chrono::milliseconds waited) const {
@@ -249,6 +249,7 @@ std::string Meeting::absent_text(const Exchange& exchange) const {
 }
 
 std::exception_ptr Meeting::failure_of(const Exchange& exchange) const {
+  if (!failure_) return nullptr;
   switch (failure_->kind) {
     case Kind::mismatch:
       return std::make_exception_ptr(MismatchError(failure_->text));
