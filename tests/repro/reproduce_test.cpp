@@ -20,7 +20,7 @@ Entry entry(Status status) {
   e.signatures = {{Outcome::wrong_gradient, Phase::gradients, "reducer_unarmed", "", ""}};
   e.without = {parse_id("ddp/sft/fix=none")};
   e.with = {parse_id("ddp/sft/fix=redirect")};
-  e.control = {parse_id("ddp/sft/call=engine/fix=none"), parse_id("zero1/sft/fix=none")};
+  e.control = {parse_id("ddp/sft/call=engine/fix=none"), parse_id("fsdp1/sft/fix=none")};
   return e;
 }
 
@@ -67,7 +67,7 @@ TEST(Reproduce, OtherFixesMayStandIn) {
 
 TEST(Reproduce, NothingSupportedContradictsNothing) {
   Entry e = entry(Status::fixed);
-  e.without = {parse_id("zero1/kto/fix=none")};
+  e.without = {parse_id("fsdp1/kto/fix=none")};
   const Reproduction r = run(e, "");
   EXPECT_FALSE(r.supported);
   EXPECT_FALSE(r.reproduced);
