@@ -4,6 +4,7 @@
 
 #include "autograd/saved_hooks.h"
 #include "base/blackbox.h"
+#include "case/fault.h"
 #include "case/support.h"
 #include "comm/launch.h"
 #include "model/checkpoint_files.h"
