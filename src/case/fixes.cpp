@@ -12,7 +12,8 @@ const std::vector<FixInfo>& known_fixes() {
   static const std::vector<FixInfo> all{
       {"gather", "ZeRO-3: a fused loss reads the head directly while its parameter is partitioned, thus empty"},
       {"kl_backbone",
-       "ZeRO-3, KTO: the forward for the KL term touches the head as a module beside the fused gradient"},
+       "ZeRO-3, KTO: the KL term's call of the model ends the noting of direct reads before the fused loss makes its "
+       "own"},
       {"recompute_hold", "ZeRO-3: the recompute's forward releases a frozen parameter that the checkpoint still holds"},
       {"recompute_owner", "the same, attributing each recomputed frozen parameter to the backward that releases it"},
       {"recompute_prompt", "the same, releasing each such parameter right after its last use in backward"},

@@ -81,7 +81,8 @@ struct Operator : torch::autograd::Function<Operator> {
                         const FusedLinear* problem) {
     const HeadParameters head{weight, bias.value_or(Tensor())};
     Stash stash;
-    stash.loss = at::zeros({}, hidden.options().requires_grad(false));
+    stash.loss =
+        at::zeros({}, hidden.options().requires_grad(false).dtype(at::promote_types(hidden.scalar_type(), at::kFloat)));
     if (hidden.requires_grad()) stash.hidden = at::zeros_like(hidden);
     if (weight.requires_grad()) stash.weight = at::zeros_like(weight);
     if (head.bias.defined() && head.bias.requires_grad()) stash.bias = at::zeros_like(head.bias);

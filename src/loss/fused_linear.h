@@ -52,9 +52,9 @@ struct FusedLinear {
   std::function<ChunkValue(const at::Tensor& log_probabilities, size_t chunk)> loss;
 };
 
-// Scalar of hidden's dtype. hidden [N, H]. `without_gradient`: tensors that are inputs of the operator though nothing
-// flows to them (a reference model's head, as upstream passes it): when one of them requires grad, the result carries a
-// graph even if hidden and head do not.
+// Scalar of hidden's dtype, float32 at least. hidden [N, H]. `without_gradient`: tensors that are inputs of the
+// operator though nothing flows to them (a reference model's head, as upstream passes it): when one of them requires
+// grad, the result carries a graph even if hidden and head do not.
 at::Tensor fused_linear(const at::Tensor& hidden, const HeadParameters& head, const FusedLinear& problem,
                         const HeadParameters& without_gradient = {});
 

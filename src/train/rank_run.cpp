@@ -129,7 +129,7 @@ void RankRun::build() {
 
 // On ZeRO-3 a model partitioned by an engine of its own, elsewhere an unsharded copy on each rank.
 void RankRun::build_reference() {
-  reference_model_ = model::clone_as(*setting_.reference, at::kFloat);
+  reference_model_ = model::clone_as(*setting_.reference, model_->head().weight_handle().scalar_type());
   reference_scope_ = std::make_unique<loss::HeadScope>();
   if (case_.backend != Backend::zero3) return;
   shard::BackendOptions options;

@@ -104,10 +104,10 @@ TEST(Tables, CountsOfSupportedCells) {
   };
   // A backend and loss: 15 cells in modes a and c, 4 with input_grad=no.
   EXPECT_EQ(count("card_real.json"), 2 * 4 * (2 * 15 + 4));
-  // ddp: p, a, c of each loss, sft's a and c with two kernels, p once; zero3: b and d too, kto's k, and tied heads.
+  // ddp: p, a, c of each loss, sft's a and c with two kernels, p once; zero3: b and d too, and kto's k.
   EXPECT_EQ(count("modes.json"), 39);
-  EXPECT_EQ(count("each_rules.json"),
-            (2 * 4 + 1) * 15);  // zero3 without redirect, without gather; kto without kl_backbone
+  // zero3 without redirect, without gather; kto without kl_backbone.
+  EXPECT_EQ(count("each_rules.json"), (2 * 4 + 1) * 15);
 }
 
 // The whole card with the fixes off, on and each left out: with all of them a case passes; anything less stands in a
