@@ -1,5 +1,8 @@
 #include "shard/zero/zero3.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/matmul.h>
+
 #include "autograd/checkpoint.h"
 #include "autograd/saved_hooks.h"
 #include "fixes/recompute_hold.h"
@@ -272,6 +275,33 @@ TEST_P(Recompute, PassesWithoutTheDeterminismCheck) {
         return autograd::checkpoint_nonreentrant(block, x, {.determinism_check = false});
       },
       expect_clean);
+}
+
+// As upstream: any call of the root ends the noting of external parameters, one that nests in the engine's forward too.
+TEST(Zero3, ANestedCallOfTheRootEndsTheNotingOfDirectReads) {
+  on_ranks(2, [&](comm::World& world) {
+    for (const bool nested : {false, true}) {
+      SmallModel model;
+      Zero3 zero(world, model, {});
+      const at::Tensor loss = zero.forward([&] {
+        if (nested) {
+          const at::NoGradGuard no_grad;
+          model(rank_input(world.rank()));
+        }
+        const at::Tensor hidden = (*model.norm)((*model.first)(rank_input(world.rank())));
+        const at::Tensor weight = model.second->weight();
+        EXPECT_EQ(zero.is_whole(weight), !nested);
+        return zero.is_whole(weight) ? at::matmul(hidden, weight.t()).sum()
+                                     : zero.gathered({weight}, [&] { return at::matmul(hidden, weight.t()).sum(); });
+      });
+      EXPECT_EQ(zero.observations().size(), nested ? 1U : 0U);
+      if (nested) {
+        EXPECT_EQ(zero.observations()[0].mechanism, "head_double_touch");
+        EXPECT_EQ(zero.observations()[0].detail, "second.weight");
+      }
+      EXPECT_TRUE(loss.requires_grad());
+    }
+  });
 }
 
 }  // namespace
