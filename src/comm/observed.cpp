@@ -53,13 +53,13 @@ Work Observed::reduce_call(const char* name, const Tensors& inputs, const Tensor
   const bool sum = op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG;
   if (faulty && sum && rank_ == 3 && fault_is(Fault::lose_fourth_rank)) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    for (at::Tensor input : inputs) input.zero_();
+    for (const at::Tensor& input : inputs) input.zero_();
   }
   Work work = call();
   if (faulty && fault_is(Fault::lost_wait)) {
     if (!in_place) {
       const at::AutoDispatchBelowADInplaceOrView below;
-      for (at::Tensor output : outputs) output.zero_();
+      for (const at::Tensor& output : outputs) output.zero_();
     }
     return c10::make_intrusive<DoneWork>(outputs, std::move(work));
   }

@@ -19,15 +19,24 @@ template <typename T>
 using Accumulator = std::conditional_t<std::is_same_v<T, c10::Half> || std::is_same_v<T, c10::BFloat16>, float, T>;
 
 template <typename A>
+bool is_nan([[maybe_unused]] A value) {
+  if constexpr (std::is_floating_point_v<A>) {
+    return std::isnan(value);
+  } else {
+    return false;
+  }
+}
+
+template <typename A>
 A combine(Op op, A left, A right) {
-  // min(NaN, 1) must not be 1: `left != left` is a NaN's only sign and false for integers.
+  // A NaN on the left stays, since no comparison with it holds; one on the right must be asked for.
   switch (op) {
     case Op::PRODUCT:
       return static_cast<A>(left * right);
     case Op::MIN:
-      return left != left || left < right ? left : right;
+      return right < left || is_nan(right) ? right : left;
     case Op::MAX:
-      return left != left || left > right ? left : right;
+      return right > left || is_nan(right) ? right : left;
     default:
       return static_cast<A>(left + right);
   }
