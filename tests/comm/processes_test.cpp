@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <stdexcept>
@@ -107,6 +108,10 @@ TEST(Processes, LargeResultsComeWhole) {
 }
 
 TEST(Processes, LeaveNothingBehind) {
+  // A folder of its own: other programs make and remove theirs in the common one meanwhile.
+  std::string own = (std::filesystem::temp_directory_path() / "leftovers-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(own.data()), nullptr);
+  ::setenv("TMPDIR", own.c_str(), 1);
   const std::set<std::string> before = leftovers();
   run_processes({2, milliseconds(30000)}, [](World& world) {
     world.barrier();
@@ -114,6 +119,8 @@ TEST(Processes, LeaveNothingBehind) {
   });
   EXPECT_EQ(leftovers(), before);
   expect_no_children();
+  ::unsetenv("TMPDIR");
+  std::filesystem::remove_all(own);
 }
 
 TEST(Processes, AThrowingRankIsTheCauseAndTheOtherFollows) {
