@@ -22,7 +22,7 @@ constexpr uint64_t kReferenceStream = 3'000'000'000;
 constexpr uint64_t kRatioStream = 4'000'000'000;
 
 Tensor normal(at::IntArrayRef sizes, Random& random, double deviation) {
-  const Tensor values = at::empty(sizes, at::kDouble);
+  Tensor values = at::empty(sizes, at::kDouble);
   auto* value = values.mutable_data_ptr<double>();
   for (int64_t i = 0; i < values.numel(); ++i) value[i] = deviation * random.normal();
   return values;
@@ -31,7 +31,7 @@ Tensor normal(at::IntArrayRef sizes, Random& random, double deviation) {
 // How far each old log-probability lies from the current one: a third of the tokens far below (ratio about 1.5), a
 // third far above (about 0.67), a third close. [B, T]
 Tensor ratio_shifts(at::IntArrayRef sizes, Random& random) {
-  const Tensor shifts = at::empty(sizes, at::kDouble);
+  Tensor shifts = at::empty(sizes, at::kDouble);
   auto* shift = shifts.mutable_data_ptr<double>();
   for (int64_t i = 0; i < shifts.numel(); ++i) {
     constexpr double middle[] = {-0.4, 0.4, 0.0};

@@ -38,7 +38,7 @@ at::Tensor padded(const ParamState& state, const at::Tensor& gradient, int world
 
 }  // namespace
 
-Gradients::Gradients(comm::World& world, Partition& partition, OnPartitioned on_partitioned)
+Gradients::Gradients(comm::World& world, Partition& partition, const OnPartitioned& on_partitioned)
     : world_(world), partition_(partition) {
   for (const auto& owned : partition_.states()) {
     ParamState* state = owned.get();

@@ -15,7 +15,7 @@ class Gradients {
   using OnPartitioned = std::function<void(const ParamState&)>;
 
   // Hooks every trainable parameter.
-  Gradients(comm::World& world, Partition& partition, OnPartitioned on_partitioned);
+  Gradients(comm::World& world, Partition& partition, const OnPartitioned& on_partitioned);
   ~Gradients();
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
