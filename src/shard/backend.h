@@ -13,6 +13,7 @@
 #include "case/case.h"
 #include "comm/world.h"
 #include "model/module.h"
+#include "shard/accumulation.h"
 #include "shard/adamw.h"
 #include "shard/policy.h"
 
@@ -30,6 +31,7 @@ struct Observation {
 
 struct BackendOptions {
   OptimizerOptions optimizer;
+  AccumulationOptions accumulation;
   int64_t persistence_threshold = 0;       // ZeRO-3: parameters of at most so many elements persist
   std::shared_ptr<ReleasePolicy> release;  // null: upstream's
 };
@@ -40,7 +42,8 @@ class Backend {
 
   // Runs `body` inside the wrapper's forward: hooks and reducer armed. The body calls the model's submodules.
   virtual Tensor forward(const std::function<Tensor()>& body) = 0;
-  // Backward from a scalar loss, with the backend's own prologue and epilogue.
+  // Backward from a micro-batch's scalar loss, with the backend's own prologue and epilogue. Gradients add up until the
+  // step; the mean over ranks is there after the step's last backward.
   virtual void backward(const Tensor& loss) = 0;
   // One optimizer step; afterwards parameters are as the next forward expects them.
   virtual void step() = 0;

@@ -42,6 +42,32 @@ TEST(Ddp, TheUnwrappedModelLeavesTheReducerUnarmed) {
   });
 }
 
+TEST(Ddp, AccumulatesWithoutReducingUntilTheLastMicroBatch) {
+  const auto want = mean_gradients(2);
+  on_ranks(2, [&](comm::World& world) {
+    for (const bool divides : {true, false}) {
+      SmallModel model;
+      BackendOptions options;
+      options.accumulation = {.steps = 2, .divides = divides};
+      Ddp ddp(world, model, options);
+      const auto reductions = [&] {
+        return world.counts().contains("all_reduce") ? world.counts().at("all_reduce").calls : 0;
+      };
+      const int64_t before = reductions();
+      for (int micro = 0; micro < 2; ++micro) {
+        EXPECT_EQ(reductions(), before);
+        ddp.backward(ddp.forward([&] { return model.forward(rank_input(world.rank())).square().sum(); }));
+      }
+      EXPECT_GT(reductions(), before);
+      const Named got = ddp.full_gradients();
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_LT(relative(got[i].second, want[i] * (divides ? 1 : 2)), 1e-6) << got[i].first;
+      }
+      EXPECT_TRUE(ddp.observations().empty());
+    }
+  });
+}
+
 TEST(Ddp, AnUnusedParameterIsTheReducersOwnErrorInTheNextForward) {
   on_ranks(2, [&](comm::World& world) {
     SmallModel model;

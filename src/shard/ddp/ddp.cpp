@@ -8,8 +8,6 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "case/fault.h"
-#include "shard/parameters.h"
 
 namespace regather::shard {
 namespace {
@@ -33,45 +31,45 @@ std::unique_ptr<c10d::Reducer> make_reducer(comm::World& world, const std::vecto
                                          std::vector<int64_t>{});
 }
 
-// The wrapper sends rank 0's parameters to all ranks before the first step.
-void broadcast_parameters(comm::World& world, const std::vector<std::pair<std::string, Tensor>>& named) {
-  const at::NoGradGuard no_grad;
-  std::vector<Tensor> flat;
-  for (const auto& [name, parameter] : named) flat.push_back(parameter.detach().reshape({-1}));
-  Tensor all = at::cat(flat);
-  world.broadcast(all, 0)->wait();
-  int64_t offset = 0;
-  for (const auto& [name, parameter] : named) {
-    parameter.detach().copy_(all.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
-    offset += parameter.numel();
-  }
-}
-
 }  // namespace
 
-Ddp::Ddp(comm::World& world, model::Module& root, const BackendOptions& options)
-    : root_(root), optimizer_(options.optimizer) {
-  const auto named = named_parameters_once(root);
+Ddp::Ddp(comm::World& world, model::Module& root, const BackendOptions& options) : Replicated(root, options) {
   std::vector<std::string> names;
   std::vector<Tensor> trainable;
-  for (const auto& [name, parameter] : named) {
-    replicas_.push_back({name, parameter, {}});
-    if (!parameter.requires_grad()) continue;
-    names.push_back(name);
-    trainable.push_back(parameter);
+  for (const Replica& replica : replicas_) {
+    if (!replica.parameter.requires_grad()) continue;
+    names.push_back(replica.name);
+    trainable.push_back(replica.parameter);
   }
   REGATHER_CHECK(!trainable.empty(), "ddp", "no parameter requires grad: there is nothing to reduce");
-  broadcast_parameters(world, named);
+  broadcast_parameters(world);
   reducer_ = make_reducer(world, names, trainable);
 }
 
 Ddp::~Ddp() = default;
 
+// The wrapper sends rank 0's parameters to all ranks before the first step.
+void Ddp::broadcast_parameters(comm::World& world) {
+  const at::NoGradGuard no_grad;
+  std::vector<Tensor> flat;
+  for (const Replica& replica : replicas_) flat.push_back(replica.parameter.detach().reshape({-1}));
+  Tensor all = at::cat(flat);
+  world.broadcast(all, 0)->wait();
+  int64_t offset = 0;
+  for (const Replica& replica : replicas_) {
+    const Tensor& parameter = replica.parameter;
+    parameter.detach().copy_(all.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+    offset += parameter.numel();
+  }
+}
+
 Tensor Ddp::forward(const std::function<Tensor()>& body) {
-  reducer_->prepare_for_forward();
+  // All but a step's last micro-batch run as in no_sync: the reducer stays unarmed and gradients add up locally.
+  const bool arms = at::GradMode::is_enabled() && accumulation_.at_boundary();
+  if (arms) reducer_->prepare_for_forward();
   if (at::GradMode::is_enabled()) reducer_->rebuild_buckets();
   Tensor output = root_.call(Tensor(), [&](const Tensor&) { return body(); });
-  if (at::GradMode::is_enabled()) {
+  if (arms) {
     // No output is searched for unused parameters: find_unused_parameters is off, as by default.
     reducer_->prepare_for_backward({});
     armed_ = true;
@@ -80,38 +78,9 @@ Tensor Ddp::forward(const std::function<Tensor()>& body) {
 }
 
 void Ddp::backward(const Tensor& loss) {
-  if (!armed_) observe("reducer_unarmed", "backward without the wrapper's forward");
+  if (!armed_ && accumulation_.at_boundary()) observe("reducer_unarmed", "backward without the wrapper's forward");
   armed_ = false;
-  loss.backward();
-}
-
-void Ddp::step() {
-  bool skip = fault_is(Fault::lost_update);
-  for (Replica& replica : replicas_) {
-    if (!replica.parameter.grad().defined()) continue;
-    if (std::exchange(skip, false)) continue;
-    Tensor parameter = replica.parameter.detach();
-    adamw(parameter, replica.parameter.grad(), replica.state, optimizer_);
-  }
-}
-
-void Ddp::zero_gradients() {
-  if (fault_is(Fault::keep_gradients)) return;
-  for (Replica& replica : replicas_) replica.parameter.mutable_grad() = Tensor();
-}
-
-Named Ddp::full_gradients() {
-  Named gradients;
-  for (const Replica& replica : replicas_) {
-    if (replica.parameter.requires_grad()) gradients.emplace_back(replica.name, replica.parameter.grad());
-  }
-  return gradients;
-}
-
-Named Ddp::full_parameters() {
-  Named parameters;
-  for (const Replica& replica : replicas_) parameters.emplace_back(replica.name, replica.parameter.detach().clone());
-  return parameters;
+  accumulate(loss);
 }
 
 }  // namespace regather::shard

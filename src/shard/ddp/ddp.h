@@ -3,11 +3,8 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "shard/backend.h"
+#include "shard/replicated.h"
 
 namespace c10d {
 class Reducer;
@@ -15,31 +12,17 @@ class Reducer;
 
 namespace regather::shard {
 
-class Ddp : public Backend {
+class Ddp : public Replicated {
  public:
   Ddp(comm::World& world, model::Module& root, const BackendOptions& options);
   ~Ddp() override;
 
   Tensor forward(const std::function<Tensor()>& body) override;
   void backward(const Tensor& loss) override;
-  void step() override;
-  void zero_gradients() override;
-  bool is_whole(const Tensor&) override { return true; }
-  Tensor gathered(const std::vector<Tensor>&, const std::function<Tensor()>& body) override { return body(); }
-  Named full_gradients() override;
-  Named full_parameters() override;
-  std::vector<std::string> broken_invariants() override { return {}; }
 
  private:
-  struct Replica {
-    std::string name;
-    Tensor parameter;
-    AdamWState state;
-  };
+  void broadcast_parameters(comm::World& world);
 
-  model::Module& root_;
-  OptimizerOptions optimizer_;
-  std::vector<Replica> replicas_;
   std::unique_ptr<c10d::Reducer> reducer_;
   bool armed_ = false;  // the wrapper's forward ran since the last backward
 };

@@ -38,7 +38,7 @@ std::vector<model::Module*> default_units(model::Module& root) {
 
 Fsdp2::Fsdp2(comm::World& world, model::Module& root, const BackendOptions& options,
              const std::vector<model::Module*>& units)
-    : root_(root), optimizer_(options.optimizer) {
+    : root_(root), optimizer_(options.optimizer), accumulation_(options.accumulation) {
   shard_parameters(world);
   std::unordered_map<const torch::nn::Module*, std::string> names;
   for (const auto& item : root.named_modules(/*name_prefix=*/"", /*include_self=*/false))
@@ -106,7 +106,12 @@ Tensor Fsdp2::forward(const std::function<Tensor()>& body) {
   return root_.call(Tensor(), [&](const Tensor&) { return body(); });
 }
 
-void Fsdp2::backward(const Tensor& loss) { loss.backward(); }
+void Fsdp2::backward(const Tensor& loss) {
+  // All but a step's last micro-batch leave their gradients unreduced.
+  if (accumulation_.steps() > 1) schedule_.set_requires_gradient_sync(accumulation_.at_boundary());
+  accumulation_.divided(loss).backward();
+  accumulation_.end_backward();
+}
 
 void Fsdp2::step() {
   const at::NoGradGuard no_grad;
@@ -119,6 +124,7 @@ void Fsdp2::step() {
     Tensor local = local_shard(parameter->sharded());
     adamw(local, local_shard(gradient), parameter->optimizer, optimizer_);
   }
+  accumulation_.end_step();
   if (fault_is(Fault::keep_gathered)) {
     units_.back()->start_unshard();
     units_.back()->finish_unshard();

@@ -49,6 +49,7 @@ class Fsdp2 : public Backend {
 
   model::Module& root_;
   OptimizerOptions optimizer_;
+  Accumulation accumulation_;
   std::vector<std::unique_ptr<ShardParameter>> parameters_;  // by registration
   GatherCounts gather_counts_;
   std::vector<std::unique_ptr<Unit>> units_;  // the root last

@@ -3,8 +3,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <set>
@@ -12,18 +10,13 @@
 
 #include "base/error.h"
 #include "case/fault.h"
+#include "shard/zero/engine.h"
 
 namespace regather::shard {
 namespace {
 
 // reduce_bucket_size, upstream's default.
 constexpr int64_t kBucketNumel = 500'000'000;
-
-struct Accumulated : torch::autograd::PostAccumulateGradHook {
-  explicit Accumulated(std::function<void()> run) : function(std::move(run)) {}
-  void operator()(const at::Tensor&) override { function(); }
-  std::function<void()> function;
-};
 
 // One parameter's gradient, padded to what the ranks share out, as [world, shard_numel].
 at::Tensor padded(const ParamState& state, const at::Tensor& gradient, int world) {
@@ -48,15 +41,14 @@ Gradients::Gradients(comm::World& world, Partition& partition, const OnPartition
       if (gradient.defined() && state->status != Status::available) on_partitioned(*state);
       return gradient;
     });
-    torch::autograd::impl::set_post_acc_grad_hooks(state->parameter,
-                                                   std::make_unique<Accumulated>([this, state] { arrived(*state); }));
+    on_gradient_accumulated(state->parameter, [this, state] { arrived(*state); });
   }
 }
 
 Gradients::~Gradients() {
   for (const auto& state : partition_.states()) {
     if (!state->parameter.requires_grad()) continue;
-    torch::autograd::impl::set_post_acc_grad_hooks(state->parameter, nullptr);
+    remove_accumulated_hook(state->parameter);
   }
 }
 

@@ -12,6 +12,8 @@ namespace regather::shard {
 Zero3::Zero3(comm::World& world, model::Module& root, const BackendOptions& options)
     : root_(root),
       optimizer_(options.optimizer),
+      accumulation_(options.accumulation),
+      scale_(accumulation_.divisor()),
       policy_(options.release ? options.release : std::make_shared<ReleasePolicy>()),
       partition_(world, root, options.persistence_threshold),
       coordinator_(world, partition_, *policy_,
@@ -32,14 +34,14 @@ Tensor Zero3::forward(const std::function<Tensor()>& body) {
     ModuleHooks& hooks;
   } running(hooks_);
   gradients_.drop_pending();
-  return root_.call(Tensor(), [&](const Tensor&) { return body(); });
+  return scale_.hook(root_.call(Tensor(), [&](const Tensor&) { return body(); }));
 }
 
 void Zero3::backward(const Tensor& loss) {
-  REGATHER_CHECK(loss.numel() == 1 && loss.grad_fn() != nullptr, "zero3",
-                 "backward needs a scalar loss that carries a graph; this one has {} element(s) and {}", loss.numel(),
-                 loss.grad_fn() ? "a graph" : "no graph: no parameter that it was computed from requires grad");
+  require_scalar_with_graph(loss);
+  scale_.begin_backward();
   loss.backward();
+  if (scale_.was_bypassed()) observe("accumulation_scaled", "the loss did not pass the engine's forward");
   gradients_.flush();
   gradients_.end_backward();
 }

@@ -7,6 +7,7 @@
 
 #include "shard/backend.h"
 #include "shard/zero/coordinator.h"
+#include "shard/zero/engine.h"
 #include "shard/zero/gradients.h"
 #include "shard/zero/module_hooks.h"
 #include "shard/zero/partition.h"
@@ -33,6 +34,8 @@ class Zero3 : public Backend {
 
   model::Module& root_;
   OptimizerOptions optimizer_;
+  Accumulation accumulation_;
+  OutputScale scale_;
   std::shared_ptr<ReleasePolicy> policy_;
   Partition partition_;
   Coordinator coordinator_;
