@@ -15,7 +15,10 @@ namespace {
 std::atomic<Fault> seeded{Fault::none};
 
 bool is_ddp(const Case& c) { return c.backend == Backend::ddp; }
-bool is_zero3(const Case& c) { return c.backend == Backend::zero3; }
+bool is_fsdp2(const Case& c) { return c.backend == Backend::fsdp2; }
+bool shards_optimizer_alone(const Case& c) { return c.backend == Backend::zero1 || c.backend == Backend::zero2; }
+bool shards_parameters(const Case& c) { return c.backend == Backend::zero3 || is_fsdp2(c); }
+bool is_sharded(const Case& c) { return shards_optimizer_alone(c) || shards_parameters(c); }
 bool has_peers(const Case& c) { return c.world > 1; }
 bool is_fused(const Case& c) { return c.kernel == Kernel::fused; }
 bool trains_head(const Case& c) { return c.frozen != Frozen::head && c.frozen != Frozen::lora; }
@@ -32,30 +35,31 @@ struct Seed {
 
 constexpr Seed kSeeds[] = {
     {Fault::drop_all_reduce, "drop_all_reduce",
-     "an all-reduce (DDP's of a bucket, KTO's of its KL term) does not happen",
-     [](const Case& c) { return (is_ddp(c) || has_kl(c)) && has_peers(c); }},
+     "an all-reduce (of a bucket on DDP and ZeRO-1, -2, KTO's of its KL term) does not happen",
+     [](const Case& c) { return (is_ddp(c) || shards_optimizer_alone(c) || has_kl(c)) && has_peers(c); }},
     {Fault::drop_reduce_scatter, "drop_reduce_scatter",
-     "ZeRO-3: a rank keeps its own slice of the gradient instead of the sum over ranks",
-     [](const Case& c) { return is_zero3(c) && has_peers(c); }},
-    {Fault::shift_shard, "shift_shard", "ZeRO-3: a shard starts one element late", is_zero3},
-    {Fault::scale_twice, "scale_twice", "ZeRO-3: the average over ranks is applied twice",
-     [](const Case& c) { return is_zero3(c) && has_peers(c); }},
+     "ZeRO-3, FSDP2: a rank keeps its own slice of the gradient instead of the sum over ranks",
+     [](const Case& c) { return shards_parameters(c) && has_peers(c); }},
+    {Fault::shift_shard, "shift_shard", "ZeRO, FSDP2: a shard starts one element or row late", is_sharded},
+    {Fault::scale_twice, "scale_twice", "ZeRO, FSDP2: the average over ranks is applied twice",
+     [](const Case& c) { return is_sharded(c) && has_peers(c); }},
     {Fault::lose_last_chunk, "lose_last_chunk", "fused loss: the last chunk of tokens is left out", is_fused},
     {Fault::swap_gradients, "swap_gradients", "fused loss: two rows of the head's gradient change places",
      [](const Case& c) { return is_fused(c) && trains_head(c); }},
     {Fault::skip_mask, "skip_mask", "loss: masked positions count as targets", any},
-    {Fault::stale_shard, "stale_shard", "ZeRO-3: the step does not reach one parameter's shard",
-     [](const Case& c) { return is_zero3(c) && c.frozen != Frozen::lora; }},
-    {Fault::keep_gradients, "keep_gradients", "DDP: gradients are not cleared between steps", is_ddp},
+    {Fault::stale_shard, "stale_shard", "ZeRO, FSDP2: the step does not reach one parameter (of a shard)",
+     [](const Case& c) { return is_sharded(c) && c.frozen != Frozen::lora; }},
+    {Fault::keep_gradients, "keep_gradients", "all but ZeRO-3: gradients are not cleared between steps",
+     [](const Case& c) { return c.backend != Backend::zero3; }},
     {Fault::late_rank_scale, "late_rank_scale",
      "comm: rank 1 alone sees sums scaled by 1 + 5e-5, within ten times the tolerance", has_peers},
     {Fault::lose_fourth_rank, "lose_fourth_rank", "comm: sums leave rank 3 out",
      [](const Case& c) { return c.world > 3; }},
     {Fault::lost_wait, "lost_wait", "comm: a reduction's result is used before it is there",
-     [](const Case& c) { return is_zero3(c) || has_kl(c); }},
+     [](const Case& c) { return shards_parameters(c) || ((shards_optimizer_alone(c) || has_kl(c)) && has_peers(c)); }},
     {Fault::extra_collective, "extra_collective", "rank 1 enters a collective that the others do not", has_peers},
-    {Fault::keep_gathered, "keep_gathered", "ZeRO-3: the epilogue leaves one parameter gathered",
-     [](const Case& c) { return is_zero3(c) && c.persistence == Persistence::zero; }},
+    {Fault::keep_gathered, "keep_gathered", "ZeRO-3, FSDP2: the step's end leaves parameters gathered",
+     [](const Case& c) { return is_fsdp2(c) || (shards_parameters(c) && c.persistence == Persistence::zero); }},
     {Fault::frozen_gradient, "frozen_gradient", "a frozen parameter receives a gradient",
      [](const Case& c) { return c.frozen != Frozen::none; }},
     {Fault::lost_update, "lost_update", "the optimizer skips one parameter", any},
@@ -68,12 +72,12 @@ std::vector<Case> make_panel() {
     c.fixes = recommended_fixes(c.backend, c.loss);
     if (!illegal(c) && !unsupported(c)) panel.push_back(c);
   };
-  for (const Backend backend : {Backend::ddp, Backend::zero3}) {
-    for (const Checkpoint checkpoint : {Checkpoint::none, Checkpoint::reentrant, Checkpoint::nonreentrant}) {
-      for (const Frozen frozen : {Frozen::none, Frozen::norms, Frozen::lora, Frozen::head, Frozen::embedding}) {
-        add({.backend = backend, .checkpoint = checkpoint, .frozen = frozen});
-      }
+  for (const Backend backend : {Backend::ddp, Backend::zero1, Backend::zero2, Backend::zero3, Backend::fsdp2}) {
+    for (const Frozen frozen : {Frozen::none, Frozen::norms, Frozen::lora, Frozen::head, Frozen::embedding}) {
+      add({.backend = backend, .frozen = frozen});
     }
+    add({.backend = backend, .checkpoint = Checkpoint::reentrant});
+    add({.backend = backend, .checkpoint = Checkpoint::nonreentrant, .frozen = Frozen::norms});
     for (const Loss loss : {Loss::grpo, Loss::dpo, Loss::kto}) add({.backend = backend, .loss = loss});
     add({.backend = backend, .kernel = Kernel::eager});
     add({.backend = backend, .kernel = Kernel::chunked});
@@ -81,8 +85,9 @@ std::vector<Case> make_panel() {
     add({.backend = backend, .head_bias = true});
     add({.backend = backend, .world = 1});
     add({.backend = backend, .world = 4});
-    add({.backend = backend, .persistence = Persistence::huge});
+    add({.backend = backend, .accumulate = Accumulate::two});
   }
+  add({.backend = Backend::zero3, .persistence = Persistence::huge});
   return panel;
 }
 

@@ -11,20 +11,20 @@ namespace regather {
 
 enum class Fault {
   none,
-  drop_all_reduce,      // an all-reduce does not happen: DDP's of a bucket, KTO's of its KL term
-  drop_reduce_scatter,  // ZeRO-3: a rank keeps its own slice of the gradient instead of the sum
-  shift_shard,          // ZeRO-3: a shard starts one element late
-  scale_twice,          // ZeRO-3: the average over ranks is applied twice
+  drop_all_reduce,      // an all-reduce does not happen: of a bucket (DDP, ZeRO-1, -2), KTO's of its KL term
+  drop_reduce_scatter,  // ZeRO-3, FSDP2: a rank keeps its own slice of the gradient instead of the sum
+  shift_shard,          // ZeRO, FSDP2: a shard starts one element or row late
+  scale_twice,          // ZeRO, FSDP2: the average over ranks is applied twice
   lose_last_chunk,      // fused loss: the last chunk of tokens is left out
   swap_gradients,       // fused loss: two rows of the head's gradient change places
   skip_mask,            // loss: masked positions count
-  stale_shard,          // ZeRO-3: the step does not reach one parameter's shard
-  keep_gradients,       // DDP: gradients are not cleared between steps (shows in step 1 alone)
+  stale_shard,          // ZeRO, FSDP2: the step does not reach one parameter (of a shard)
+  keep_gradients,       // all but ZeRO-3: gradients are not cleared between steps (shows in step 1 alone)
   late_rank_scale,      // comm: rank 1 alone sees sums scaled by 1 + 5e-5 (within ten times the tolerance)
   lose_fourth_rank,     // comm: sums leave rank 3 out (shows in worlds of four and more)
   lost_wait,         // comm: a reduction's result is used before it is there (ZeRO-3 waits; DDP's reducer has a future)
   extra_collective,  // rank 1 enters a collective that the others do not
-  keep_gathered,     // ZeRO-3: the epilogue leaves one parameter gathered
+  keep_gathered,     // ZeRO-3, FSDP2: the step's end leaves parameters gathered
   frozen_gradient,   // a frozen parameter receives a gradient
   lost_update,       // the optimizer skips one parameter
   crash_rank,        // rank 1 dies of SIGSEGV in the second backward

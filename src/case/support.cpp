@@ -23,17 +23,16 @@ std::string missing(std::string_view what) { return fmt::format("{} is not in th
 }  // namespace
 
 std::optional<std::string> unsupported(const Case& c) {
-  if (c.backend != Backend::ddp && c.backend != Backend::zero3) {
-    return missing(fmt::format("backend {}", value_of(c, "backend")));
+  if (c.backend == Backend::fsdp1) return missing("backend fsdp1");
+  if (c.backend == Backend::single && c.world != 1) {
+    return fmt::format("backend single is one unsharded rank: world=1, not {}", c.world);
   }
   if (c.kernel == Kernel::chunked && c.loss != Loss::sft) {
     return fmt::format("the chunked kernel (a checkpoint a chunk) computes sft alone, not {}", value_of(c, "loss"));
   }
-  if (c.dtype != DType::fp32) return missing(fmt::format("dtype {}", value_of(c, "dtype")));
+  if (c.dtype == DType::fp16) return missing("dtype fp16");
+  if (c.dtype == DType::bf16 && c.backend == Backend::fsdp2) return missing("dtype bf16 on fsdp2");
   if (c.frozen == Frozen::quantised) return missing("a quantised frozen base");
-  if (c.accumulate != Accumulate::one) {
-    return missing(fmt::format("gradient accumulation ({})", value_of(c, "accumulate")));
-  }
   for (const std::string& fix : c.fixes) {
     if (std::ranges::find(kBuiltFixes, fix) == kBuiltFixes.end()) return missing(fmt::format("fix {}", fix));
   }

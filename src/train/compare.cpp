@@ -52,13 +52,14 @@ Difference compare(const at::Tensor& got, const at::Tensor& want) {
   return result;
 }
 
-double update_share(const at::Tensor& before, const at::Tensor& after, const at::Tensor& want) {
+double update_share(const at::Tensor& before, const at::Tensor& after, const at::Tensor& want, double tolerance,
+                    double rounding) {
   const at::NoGradGuard no_grad;
   const at::Tensor start = before.detach().to(at::kDouble);
   const double error = (after.detach().to(at::kDouble) - start - want).norm().item<double>();
   // Three roundings: the decay, the step, and the reference's own start at step 1.
-  const double rounding = 3 * 0x1.0p-24 * start.norm().item<double>();
-  const double allowed = kTolerance * want.norm().item<double>() + rounding;
+  const double roundings = 3 * rounding * start.norm().item<double>();
+  const double allowed = tolerance * want.norm().item<double>() + roundings;
   return allowed > 0 ? error / allowed : (error > 0 ? INFINITY : 0.0);
 }
 

@@ -8,9 +8,6 @@
 
 namespace regather::train {
 
-// Relative L2 error that float32 gradients may have (interfaces.md; the real packages stay under 2e-6).
-constexpr double kTolerance = 1e-5;
-
 struct Difference {
   double relative_l2 = 0;  // |got - want| / |want|; |got| when want is zero
   double cosine = 1;
@@ -24,9 +21,10 @@ struct Difference {
 // Shapes must be equal; both on the CPU. In float64.
 Difference compare(const at::Tensor& got, const at::Tensor& want);
 
-// How much of the allowance an update uses: 1e-5 of its norm, and the rounding of the float32 parameter that it went
-// into, half a unit in the last place an entry.
-double update_share(const at::Tensor& before, const at::Tensor& after, const at::Tensor& want);
+// How much of the allowance an update uses: `tolerance` of its norm, and `rounding` (the unit roundoff of the parameter
+// that it went into) of that parameter's.
+double update_share(const at::Tensor& before, const at::Tensor& after, const at::Tensor& want, double tolerance,
+                    double rounding);
 
 // The same for equal bytes and no other, in practice.
 uint64_t digest(const at::Tensor& tensor, uint64_t seed);

@@ -60,7 +60,7 @@ std::shared_ptr<const model::CausalLM> make_reference_model(const model::CausalL
   return reference;
 }
 
-std::vector<loss::Batch> given_batches(const Setting& setting, const Case& c, int step) {
+std::vector<loss::Batch> given_batches(const Setting& setting, const Case& c, int index) {
   const at::NoGradGuard no_grad;
   std::shared_ptr<model::CausalLM> initial;
   std::shared_ptr<model::CausalLM> reference;
@@ -69,18 +69,18 @@ std::vector<loss::Batch> given_batches(const Setting& setting, const Case& c, in
 
   std::vector<loss::Batch> batches;
   for (int rank = 0; rank < c.world; ++rank) {
-    loss::Batch batch = loss::make_batch(c.loss, setting.batch, setting.seed, rank, step);
+    loss::Batch batch = loss::make_batch(c.loss, setting.batch, setting.seed, rank, index);
     if (c.loss == Loss::grpo) {
-      Random random(setting.seed, kRatioStream + static_cast<uint64_t>(rank) * 1000 + static_cast<uint64_t>(step));
+      Random random(setting.seed, kRatioStream + static_cast<uint64_t>(rank) * 1000 + static_cast<uint64_t>(index));
       give_log_probabilities(batch, *initial, random);
     }
     if (c.loss == Loss::kto) {
       double best = 0;
       for (int candidate = 0; candidate < kCompletions; ++candidate) {
-        const Tensor ids = loss::other_completions(batch, setting.batch, setting.seed, rank, step, candidate);
+        const Tensor ids = loss::other_completions(batch, setting.batch, setting.seed, rank, index, candidate);
         const Tensor labels = at::where(batch.labels.eq(loss::kIgnore), batch.labels, ids);
         const double ratio =
-            loss::kto_log_ratio((*initial)(ids), (*reference)(ids), labels).item<double>() * (step % 2 == 0 ? 1 : -1);
+            loss::kto_log_ratio((*initial)(ids), (*reference)(ids), labels).item<double>() * (index % 2 == 0 ? 1 : -1);
         if (candidate > 0 && ratio >= best) continue;
         best = ratio;
         batch.mismatched_ids = ids;

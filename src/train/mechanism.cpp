@@ -51,8 +51,11 @@ std::string mechanism_of(const Departure& departure, const Evidence& evidence) {
     return "head_double_touch";
   }
   if (error && signature.phase == Phase::forward && saw("head_read_partitioned")) return "head_read_partitioned";
+  if (error && signature.phase == Phase::forward && saw("mixed_dtensor")) return "mixed_dtensor";
   if (error && signature.phase == Phase::backward && saw("head_grad_on_partitioned")) return "head_grad_on_partitioned";
+  if (error && signature.phase == Phase::backward && evidence.gradient_twice) return "reduced_twice";
   if (departure.outcome == Outcome::wrong_gradient && saw("reducer_unarmed")) return "reducer_unarmed";
+  if (departure.outcome == Outcome::wrong_gradient && saw("accumulation_scaled")) return "accumulation_scaled";
   if (error && signature.phase == Phase::forward && evidence.checkpoint_without_graph) return "no_grad_input";
   if (departure.outcome == Outcome::invariant && signature.phase == Phase::invariant) return "lifecycle";
   return "";

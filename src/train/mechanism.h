@@ -13,6 +13,7 @@ struct Evidence {
   std::vector<shard::Observation> observations;  // of the backend, up to the failure
   bool checkpoint_without_graph = false;         // a reentrant checkpoint's input did not require grad
   bool missing_gradients = false;
+  bool gradient_twice = false;  // a parameter's hook fired more than once in a backward
 };
 
 // The mechanism id of a departure, "" when the evidence establishes none.

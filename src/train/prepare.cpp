@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "autograd/checkpoint.h"
+#include "train/precision.h"
 
 namespace regather::train {
 namespace {
@@ -56,7 +57,8 @@ void freeze(model::CausalLM& model, Frozen frozen) {
 }
 
 std::shared_ptr<model::CausalLM> prepare_model(const Setting& setting, const Case& c) {
-  std::shared_ptr<model::CausalLM> model = model::clone_as(*setting.initial, at::kFloat);
+  std::shared_ptr<model::CausalLM> model =
+      model::clone_as(*setting.initial, precision(c, setting.initial->config().layers).stored);
   freeze(*model, c.frozen);
   add_checkpoints(*model, c);
   if (c.input_grad) {

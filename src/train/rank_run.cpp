@@ -6,6 +6,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "autograd/checkpoint.h"
@@ -17,6 +18,7 @@
 #include "train/compare.h"
 #include "train/mechanism.h"
 #include "train/merge.h"
+#include "train/precision.h"
 #include "train/prepare.h"
 #include "train/step_loss.h"
 
@@ -41,10 +43,14 @@ int64_t persistence_threshold(const Case& c) {
 class RankRun {
  public:
   RankRun(comm::World& world, const Case& c, const Setting& setting, const Reference& reference)
-      : world_(world), case_(c), setting_(setting), reference_(reference) {
+      : world_(world),
+        case_(c),
+        setting_(setting),
+        reference_(reference),
+        precision_(precision(c, setting.initial->config().layers)) {
     result_.which = c;
     result_.gradients.emplace();
-    result_.gradients->tolerance = kTolerance;
+    result_.gradients->tolerance = precision_.tolerance;
   }
 
   CaseResult run();
@@ -55,8 +61,10 @@ class RankRun {
   void build_reference();
   Tensor mean_over_ranks(const Tensor& value);
   void train_step(int step);
-  Tensor forward(int step);
-  void check_loss(int step, const Tensor& loss);
+  shard::BackendOptions backend_options() const;
+  void micro_step(int step, int micro);
+  Tensor forward(const loss::Batch& batch);
+  void check_loss(double want, const Tensor& loss);
   void check_gradients(int step);
   void check_update(int step, const shard::Named& before);
   void check_invariants(int step);
@@ -66,6 +74,7 @@ class RankRun {
   const Case& case_;
   const Setting& setting_;
   const Reference& reference_;
+  const Precision precision_;
   std::shared_ptr<model::CausalLM> model_;
   std::unique_ptr<shard::Backend> backend_;
   std::unique_ptr<shard::EntryPolicy> entry_;
@@ -76,6 +85,7 @@ class RankRun {
   std::unique_ptr<shard::Backend> reference_backend_;
   std::unique_ptr<loss::HeadScope> reference_scope_;
   std::map<std::string, int> hook_calls_;  // of each trainable parameter in the current backward
+  std::set<std::string> hooked_twice_;     // parameters whose hook fired more than once in a backward of the step
   int64_t without_graph_at_start_ = autograd::reentrant_calls_without_graph();
 
   int step_ = 0;
@@ -106,19 +116,28 @@ void RankRun::depart(Outcome outcome, std::string type, std::string text, bool m
   }
   evidence.checkpoint_without_graph = autograd::reentrant_calls_without_graph() > without_graph_at_start_;
   evidence.missing_gradients = missing;
+  evidence.gradient_twice = !hooked_twice_.empty();
   departure.signature.mechanism = mechanism_of(departure, evidence);
   departures_.push_back(std::move(departure));
+}
+
+shard::BackendOptions RankRun::backend_options() const {
+  shard::BackendOptions options;
+  options.optimizer = setting_.optimizer;
+  options.accumulation = {.steps = micro_batches_of(case_), .divides = case_.accumulate != Accumulate::manual2};
+  options.persistence_threshold = persistence_threshold(case_);
+  return options;
 }
 
 void RankRun::build() {
   model_ = prepare_model(setting_, case_);
   for (const auto& [name, parameter] : model::distinct_parameters(*model_)) {
     if (!parameter.requires_grad()) continue;
-    parameter.register_hook([this, key = name](const Tensor&) { ++hook_calls_[key]; });
+    parameter.register_hook([this, key = name](const Tensor&) {
+      if (++hook_calls_[key] > 1) hooked_twice_.insert(key);
+    });
   }
-  shard::BackendOptions options;
-  options.optimizer = setting_.optimizer;
-  options.persistence_threshold = persistence_threshold(case_);
+  shard::BackendOptions options = backend_options();
   options.release = fixes::release_policy(case_);
   backend_ = shard::make_backend(case_.backend, world_, *model_, options);
   entry_ = fixes::entry_policy(case_);
@@ -129,13 +148,10 @@ void RankRun::build() {
 
 // On ZeRO-3 a model partitioned by an engine of its own, elsewhere an unsharded copy on each rank.
 void RankRun::build_reference() {
-  reference_model_ = model::clone_as(*setting_.reference, model_->head().weight_handle().scalar_type());
+  reference_model_ = model::clone_as(*setting_.reference, precision_.computed);
   reference_scope_ = std::make_unique<loss::HeadScope>();
   if (case_.backend != Backend::zero3) return;
-  shard::BackendOptions options;
-  options.optimizer = setting_.optimizer;
-  options.persistence_threshold = persistence_threshold(case_);
-  reference_backend_ = shard::make_backend(case_.backend, world_, *reference_model_, options);
+  reference_backend_ = shard::make_backend(case_.backend, world_, *reference_model_, backend_options());
   reference_scope_ = fixes::head_scope(case_, *reference_backend_);
 }
 
@@ -145,8 +161,7 @@ Tensor RankRun::mean_over_ranks(const Tensor& value) {
   return sum / world_.size();
 }
 
-Tensor RankRun::forward(int step) {
-  const loss::Batch& batch = reference_.steps[static_cast<size_t>(step)].batches[static_cast<size_t>(world_.rank())];
+Tensor RankRun::forward(const loss::Batch& batch) {
   const LossParts parts{.model = *model_,
                         .scope = *scope_,
                         .reference = reference_model_.get(),
@@ -159,14 +174,13 @@ Tensor RankRun::forward(int step) {
   return entry_->enter(*backend_, [&] { return loss(redirected); });
 }
 
-void RankRun::check_loss(int step, const Tensor& loss) {
-  const LossPair pair{loss.item<double>(),
-                      reference_.steps[static_cast<size_t>(step)].losses[static_cast<size_t>(world_.rank())]};
+void RankRun::check_loss(double want, const Tensor& loss) {
+  const LossPair pair{loss.item<double>(), want};
   const auto distance = [](const LossPair& p) { return std::abs(p.got - p.want); };
   if (!result_.loss || !(distance(pair) <= distance(*result_.loss))) result_.loss = pair;
   if (!std::isfinite(pair.got)) {
     depart(Outcome::nonfinite, "loss", fmt::format("loss {}, expected {:.9g}", pair.got, pair.want));
-  } else if (distance(pair) > kTolerance * std::abs(pair.want)) {
+  } else if (distance(pair) > precision_.tolerance * std::abs(pair.want)) {
     depart(Outcome::invariant, "loss", fmt::format("loss {:.9g}, expected {:.9g}", pair.got, pair.want));
   }
 }
@@ -203,7 +217,7 @@ void RankRun::check_gradients(int step) {
     summary.worst = worst_name;
     summary.relative_l2 = worst->relative_l2;
     summary.cosine = worst->cosine;
-    summary.share = worst->relative_l2 / kTolerance;
+    summary.share = worst->relative_l2 / precision_.tolerance;
     summary.max_abs = worst->max_abs;
     summary.at = worst->at;
     summary.got = worst->got;
@@ -214,7 +228,7 @@ void RankRun::check_gradients(int step) {
     depart(Outcome::nonfinite, "gradient", fmt::format("{} entries of the gradients are not finite", nonfinite));
   } else if (unexpected > 0) {
     depart(Outcome::wrong_gradient, "gradient", fmt::format("{} frozen parameter(s) have a gradient", unexpected));
-  } else if (worst && !(worst->relative_l2 <= kTolerance)) {
+  } else if (worst && !(worst->relative_l2 <= precision_.tolerance)) {
     depart(Outcome::wrong_gradient, "gradient",
            fmt::format("{}: relative L2 error {:.3g}{}", worst_name, worst->relative_l2,
                        missing > 0 ? fmt::format("; {} gradient(s) missing or zero", missing) : ""),
@@ -225,8 +239,8 @@ void RankRun::check_gradients(int step) {
   if (std::any_of(hashes.begin(), hashes.end(), [&](int64_t h) { return h != hashes.front(); })) {
     depart(Outcome::invariant, "gradients across ranks", "the ranks hold different gradients");
   }
-  for (const auto& [name, calls] : hook_calls_) {
-    if (calls > 1) depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired {} times", name, calls));
+  for (const std::string& name : hooked_twice_) {
+    depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired more than once in one backward", name));
   }
 }
 
@@ -236,7 +250,7 @@ void RankRun::check_update(int step, const shard::Named& before) {
   double worst = 0;
   std::string worst_name;
   for (const auto& [name, after] : backend_->full_parameters()) {
-    const double share = update_share(start.at(name), after, want.at(name));
+    const double share = update_share(start.at(name), after, want.at(name), precision_.tolerance, precision_.rounding);
     if (!(share <= worst)) {
       worst = share;
       worst_name = name;
@@ -270,16 +284,24 @@ void RankRun::check_invariants(int step) {
   }
 }
 
+void RankRun::micro_step(int step, int micro) {
+  enter(step, Phase::forward);
+  const MicroBatch& given = reference_.steps[static_cast<size_t>(step)].micro_batches[static_cast<size_t>(micro)];
+  const auto rank = static_cast<size_t>(world_.rank());
+  const Tensor loss = forward(given.batches[rank]);
+  check_loss(given.losses[rank], loss);
+
+  enter(step, Phase::backward);
+  hook_calls_.clear();
+  if (fault_is(Fault::crash_rank) && step == 1 && world_.rank() == 1) std::raise(SIGSEGV);
+  backend_->backward(case_.accumulate == Accumulate::manual2 ? loss / micro_batches_of(case_) : loss);
+}
+
 void RankRun::train_step(int step) {
   enter(step, Phase::forward);
   backend_->zero_gradients();
-  hook_calls_.clear();
-  const Tensor loss = forward(step);
-  check_loss(step, loss);
-
-  enter(step, Phase::backward);
-  if (fault_is(Fault::crash_rank) && step == 1 && world_.rank() == 1) std::raise(SIGSEGV);
-  backend_->backward(loss);
+  hooked_twice_.clear();
+  for (int micro = 0; micro < micro_batches_of(case_); ++micro) micro_step(step, micro);
 
   enter(step, Phase::gradients);
   if (fault_is(Fault::frozen_gradient)) {

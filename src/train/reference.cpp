@@ -28,15 +28,15 @@ at::Tensor reference_forward(model::CausalLM& policy, model::CausalLM* separate,
 }
 
 // kto's KL term over all ranks.
-at::Tensor kl_term(ReferenceStep& step, model::CausalLM& policy, model::CausalLM* separate) {
+at::Tensor kl_term(MicroBatch& micro, model::CausalLM& policy, model::CausalLM* separate) {
   const at::NoGradGuard no_grad;
   at::Tensor sum = at::zeros({}, at::kDouble);
-  for (const loss::Batch& batch : step.batches) {
+  for (const loss::Batch& batch : micro.batches) {
     sum += loss::kto_log_ratio(policy(batch.mismatched_ids), reference_forward(policy, separate, batch.mismatched_ids),
                                batch.mismatched_labels);
   }
-  const at::Tensor mean = sum / static_cast<double>(step.batches.size());
-  step.mean_log_ratio = mean.item<double>();
+  const at::Tensor mean = sum / static_cast<double>(micro.batches.size());
+  micro.mean_log_ratio = mean.item<double>();
   return loss::kto_kl(mean);
 }
 
@@ -65,13 +65,18 @@ std::shared_ptr<const Reference> compute_reference(const Setting& setting, const
   for (int step = 0; step < kSteps; ++step) {
     ReferenceStep result;
     optimizer.zero_grad();
-    result.batches = given_batches(setting, c, step);
-    const at::Tensor kl = c.loss == Loss::kto ? kl_term(result, *model, reference_model.get()) : at::Tensor();
-    for (const loss::Batch& batch : result.batches) {
-      const auto reference_logits = [&] { return reference_forward(*model, reference_model.get(), batch.input_ids); };
-      const at::Tensor loss = loss_from_logits(c.loss, (*model)(batch.input_ids), batch, reference_logits, kl);
-      result.losses.push_back(loss.item<double>());
-      (loss / c.world).backward();
+    const int micro_batches = micro_batches_of(c);
+    for (int i = 0; i < micro_batches; ++i) {
+      MicroBatch micro;
+      micro.batches = given_batches(setting, c, step * micro_batches + i);
+      const at::Tensor kl = c.loss == Loss::kto ? kl_term(micro, *model, reference_model.get()) : at::Tensor();
+      for (const loss::Batch& batch : micro.batches) {
+        const auto reference_logits = [&] { return reference_forward(*model, reference_model.get(), batch.input_ids); };
+        const at::Tensor loss = loss_from_logits(c.loss, (*model)(batch.input_ids), batch, reference_logits, kl);
+        micro.losses.push_back(loss.item<double>());
+        (loss / (c.world * micro_batches)).backward();
+      }
+      result.micro_batches.push_back(std::move(micro));
     }
     for (const auto& [name, parameter] : trainable) result.gradients[name] = parameter.grad().clone();
     const auto before = values(*model);

@@ -12,12 +12,16 @@
 
 namespace regather::train {
 
-struct ReferenceStep {
+struct MicroBatch {
   std::vector<loss::Batch> batches;  // by rank: what the ranks are given
   std::vector<double> losses;        // by rank
   double mean_log_ratio = 0;         // kto: before the clamp
+};
+
+struct ReferenceStep {
+  std::vector<MicroBatch> micro_batches;  // as many as a step accumulates
   std::map<std::string, at::Tensor>
-      gradients;                              // trainable: mean over ranks of the gradient of each rank's loss, float64
+      gradients;  // trainable: mean over ranks and micro-batches of the gradient of each loss, float64
   std::map<std::string, at::Tensor> updates;  // every parameter: after the step minus before, float64
 };
 
@@ -25,7 +29,8 @@ struct Reference {
   std::vector<ReferenceStep> steps;
 };
 
-// Uses only the case's loss, reference, frozen set and world. The optimizer is torch::optim::AdamW, not ours.
+// Uses only the case's loss, reference, frozen set, world and number of micro-batches. The optimizer is
+// torch::optim::AdamW, not ours.
 std::shared_ptr<const Reference> compute_reference(const Setting& setting, const Case& c);
 
 }  // namespace regather::train

@@ -14,6 +14,9 @@ namespace regather::train {
 // Two at least: what the first step leaves behind must show in the second.
 constexpr int kSteps = 2;
 
+// Micro-batches, thus forwards and backwards, of one step.
+inline int micro_batches_of(const Case& c) { return c.accumulate == Accumulate::one ? 1 : 2; }
+
 struct Setting {
   std::shared_ptr<const model::CausalLM> initial;    // float32; every rank and the reference start from a copy
   std::shared_ptr<const model::CausalLM> reference;  // the model that dpo and kto compare with (given.h)

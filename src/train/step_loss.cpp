@@ -24,8 +24,12 @@ Tensor on_reference(const LossParts& parts, Function&& function) {
   return function(parts.model, parts.scope);
 }
 
-// Both forwards of the KL term, the policy's first.
-Tensor kl_term(const LossParts& parts, const loss::Batch& batch) {
+// KTO's KL term, undefined for other losses: both forwards on mismatched completions, the policy's first. It is taken
+// between the policy's forward and the reference's. Before the policy's, a call of the model would leave FSDP2's root
+// whole and let a loss on the unwrapped model pass that otherwise meets sharded parameters; after the reference's, the
+// reference's ZeRO-3 engine would keep for the next step what that step uses first.
+Tensor kl_term(const LossParts& parts, const Case& c, const loss::Batch& batch) {
+  if (c.loss != Loss::kto) return {};
   const auto logits = [&](model::CausalLM& model, loss::HeadScope& scope) {
     return parts.kl_forward->logits(model, batch.mismatched_ids, scope);
   };
@@ -38,11 +42,12 @@ Tensor kl_term(const LossParts& parts, const loss::Batch& batch) {
   return loss::kto_kl(parts.mean_over_ranks(loss::kto_log_ratio(policy, reference, batch.mismatched_labels)));
 }
 
-Tensor eager(const LossParts& parts, const Case& c, const loss::Batch& batch, const Tensor& kl, bool root_runs) {
+Tensor eager(const LossParts& parts, const Case& c, const loss::Batch& batch, bool root_runs) {
   const auto own_forward = [&](model::CausalLM& model, bool running) {
     return running ? model.forward(batch.input_ids) : model(batch.input_ids);
   };
   const Tensor logits = own_forward(parts.model, root_runs);
+  const Tensor kl = kl_term(parts, c, batch);
   const auto reference_logits = [&] {
     return on_reference(parts, [&](model::CausalLM& model, loss::HeadScope&) {
       return own_forward(model, root_runs && &model == &parts.model);
@@ -51,12 +56,13 @@ Tensor eager(const LossParts& parts, const Case& c, const loss::Batch& batch, co
   return loss_from_logits(c.loss, logits, batch, reference_logits, kl);
 }
 
-Tensor fused(const LossParts& parts, const Case& c, const loss::Batch& batch, const Tensor& kl) {
+Tensor fused(const LossParts& parts, const Case& c, const loss::Batch& batch) {
   const Tensor hidden = parts.model.backbone()(batch.input_ids);
   const loss::HeadInput policy{hidden, parts.model.head(), parts.scope};
   if (c.loss == Loss::sft) return loss::sft_fused(hidden, parts.model.head(), batch.labels, parts.scope);
   if (c.loss == Loss::grpo) return loss::grpo_fused(policy, batch);
 
+  const Tensor kl = kl_term(parts, c, batch);
   const Tensor reference_hidden =
       on_reference(parts, [&](model::CausalLM& model, loss::HeadScope&) { return model.backbone()(batch.input_ids); });
   const loss::HeadInput reference =
@@ -71,17 +77,16 @@ Tensor fused(const LossParts& parts, const Case& c, const loss::Batch& batch, co
 bool has_reference(Loss loss) { return loss == Loss::dpo || loss == Loss::kto; }
 
 Tensor compute_loss(const LossParts& parts, const Case& c, const loss::Batch& batch, bool root_runs) {
-  const Tensor kl = c.loss == Loss::kto ? kl_term(parts, batch) : Tensor();
   switch (c.kernel) {
     case Kernel::eager:
-      return eager(parts, c, batch, kl, root_runs);
+      return eager(parts, c, batch, root_runs);
     case Kernel::chunked:
       REGATHER_CHECK(c.loss == Loss::sft, "loss", "the chunked kernel computes sft alone");
       return loss::sft_chunked(parts.model.backbone()(batch.input_ids), parts.model.head(), batch.labels, parts.scope);
     case Kernel::fused:
       break;
   }
-  return fused(parts, c, batch, kl);
+  return fused(parts, c, batch);
 }
 
 Tensor loss_from_logits(Loss loss, const Tensor& logits, const loss::Batch& batch,

@@ -36,12 +36,13 @@ TEST(Support, SaysWhatIsMissing) {
   EXPECT_EQ(unsupported(parse_id("fsdp1/sft/fix=none")), "backend fsdp1 is not in the reference runtime yet");
   EXPECT_EQ(unsupported(parse_id("zero3/sft/fix=recompute_owner")),
             "fix recompute_owner is not in the reference runtime yet");
-  EXPECT_TRUE(unsupported(parse_id("zero3/sft/dtype=bf16/fix=none")));
+  EXPECT_TRUE(unsupported(parse_id("zero3/sft/dtype=fp16/fix=none")));
   EXPECT_TRUE(unsupported(parse_id("zero3/sft/frozen=quantised/fix=none")));
-  EXPECT_TRUE(unsupported(parse_id("zero3/sft/accumulate=manual2/fix=none")));
-  EXPECT_TRUE(unsupported(parse_id("single/sft/world=1/fix=none")));
+  EXPECT_EQ(unsupported(parse_id("single/sft/fix=none")), "backend single is one unsharded rank: world=1, not 2");
   for (const char* supported :
-       {"ddp/sft/fix=none", "zero3/sft/kernel=chunked/world=8/persistence=upstream/fix=gather+recompute_hold+redirect",
+       {"ddp/sft/fix=none", "single/kto/world=1/dtype=bf16/fix=none", "zero1/dpo/accumulate=manual2/fix=none",
+        "zero2/sft/dtype=bf16/fix=redirect",
+        "zero3/sft/kernel=chunked/world=8/persistence=upstream/fix=gather+recompute_hold+redirect",
         "zero3/sft/head=tied/head_bias=yes/early_stop=off/input_grad=no/checkpoint_at=call/fix=none"}) {
     EXPECT_FALSE(unsupported(parse_id(supported))) << supported;
   }

@@ -107,6 +107,93 @@ TEST(Case, TheHeadTouchedTwiceIsFineWhenItIsFrozenOrTied) {
   }
 }
 
+TEST(Case, Fsdp2PassesInsideTheRootsForwardAndMeetsShardedParametersOutside) {
+  for (const char* id :
+       {"fsdp2/sft/fix=redirect", "fsdp2/sft/kernel=eager/call=engine/fix=none", "fsdp2/sft/head=tied/fix=redirect",
+        "fsdp2/sft/head_bias=yes/fix=redirect", "fsdp2/sft/world=1/fix=redirect", "fsdp2/sft/world=4/fix=redirect",
+        "fsdp2/sft/checkpoint=nonreentrant/checkpoint_at=call/fix=redirect",
+        "fsdp2/sft/checkpoint=nonreentrant/early_stop=off/fix=redirect",
+        "fsdp2/sft/checkpoint=reentrant/checkpoint_at=call/fix=redirect",
+        "fsdp2/sft/kernel=chunked/checkpoint=reentrant/fix=redirect",
+        "fsdp2/dpo/frozen=lora/reference=shared/fix=redirect", "fsdp2/grpo/head=tied/fix=redirect",
+        "fsdp2/dpo/head_bias=yes/world=4/fix=redirect"}) {
+    const CaseResult result = run(id);
+    EXPECT_EQ(result.outcome, Outcome::pass) << id << ": " << (result.signature ? result.signature->text : "");
+    EXPECT_LT(result.gradients->relative_l2, 2e-6) << id;
+  }
+  const std::string mixed =
+      "aten.embedding.default got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before "
+      "calling distributed operators!";
+  expect("fsdp2/sft/fix=none", Outcome::error, Phase::forward, "mixed_dtensor", mixed);
+  expect("fsdp2/dpo/fix=gather", Outcome::error, Phase::forward, "mixed_dtensor", mixed);
+  expect("fsdp2/sft/checkpoint=reentrant/frozen=lora/input_grad=no/fix=redirect", Outcome::error, Phase::backward,
+         "no_grad_input", "element 0 of tensors does not require grad");
+  expect("fsdp2/sft/checkpoint=reentrant/frozen=embedding/input_grad=no/fix=redirect", Outcome::wrong_gradient,
+         Phase::gradients, "no_grad_input");
+}
+
+TEST(Case, ZeroOneAndTwoReduceWhateverTheCallAndMissWhatNeverComes) {
+  for (const std::string backend : {"zero1", "zero2"}) {
+    for (const char* rest :
+         {"/sft/fix=none", "/sft/fix=redirect", "/kto/fix=none", "/sft/head=tied/head_bias=yes/world=4/fix=redirect",
+          "/sft/checkpoint=reentrant/frozen=norms/fix=redirect", "/dpo/frozen=lora/reference=shared/fix=redirect",
+          "/sft/kernel=chunked/checkpoint=nonreentrant/early_stop=off/fix=none", "/grpo/world=1/fix=redirect"}) {
+      const CaseResult result = run(backend + rest);
+      EXPECT_EQ(result.outcome, Outcome::pass) << result.signature->text;
+      EXPECT_LT(result.gradients->relative_l2, 2e-6) << backend << rest;
+    }
+    const std::string blind = "/checkpoint=reentrant/input_grad=no";
+    expect(backend + "/sft" + blind + "/frozen=lora/fix=redirect", Outcome::error, Phase::backward, "no_grad_input",
+           "scalar loss that carries a graph");
+    expect(backend + "/dpo" + blind + "/frozen=lora/fix=none", Outcome::error, Phase::backward, "no_grad_input",
+           "no gradient arrived at any of the");
+    expect(backend + "/sft" + blind + "/frozen=embedding/fix=none", Outcome::wrong_gradient, Phase::gradients,
+           "no_grad_input");
+  }
+}
+
+TEST(Case, AccumulationIsDividedOnTheEnginesOutputsOnZero) {
+  for (const char* backend : {"zero1", "zero2"}) {
+    const CaseResult direct = run(fmt::format("{}/sft/accumulate=2/fix=none", backend));
+    EXPECT_EQ(direct.outcome, Outcome::wrong_gradient);
+    EXPECT_EQ(direct.signature->mechanism, "accumulation_scaled");
+    EXPECT_NEAR(direct.gradients->relative_l2, 1, 0.2) << "twice as large, then from other parameters";
+    EXPECT_GT(direct.gradients->cosine, 0.99);
+    EXPECT_EQ(run(fmt::format("{}/sft/accumulate=manual2/fix=none", backend)).outcome, Outcome::pass);
+  }
+  for (const char* id :
+       {"ddp/sft/accumulate=2/fix=redirect", "ddp/kto/accumulate=manual2/fix=redirect",
+        "zero1/sft/accumulate=2/fix=redirect", "zero2/kto/accumulate=2/fix=redirect",
+        "zero2/dpo/accumulate=manual2/fix=redirect", "zero3/sft/accumulate=2/fix=gather+recompute_hold+redirect",
+        "zero3/grpo/checkpoint=nonreentrant/frozen=norms/accumulate=manual2/fix=gather+recompute_hold+redirect",
+        "fsdp2/sft/accumulate=2/fix=redirect", "fsdp2/kto/head=tied/accumulate=manual2/fix=redirect",
+        "single/sft/world=1/accumulate=2/fix=none"}) {
+    const CaseResult result = run(id);
+    EXPECT_EQ(result.outcome, Outcome::pass) << id << ": " << (result.signature ? result.signature->text : "");
+  }
+  expect("ddp/sft/accumulate=2/fix=none", Outcome::wrong_gradient, Phase::gradients, "reducer_unarmed");
+}
+
+// The bound must hold the unsharded control, and hide nothing that is wrong by much.
+TEST(Case, BFloat16StaysWithinItsBoundAndShowsTheSamePattern) {
+  for (const char* id :
+       {"single/sft/dtype=bf16/world=1/fix=none", "single/kto/dtype=bf16/world=1/fix=none",
+        "ddp/sft/dtype=bf16/fix=redirect", "zero1/dpo/dtype=bf16/fix=redirect",
+        "zero2/grpo/dtype=bf16/world=4/fix=redirect",
+        "zero3/sft/head=tied/dtype=bf16/fix=gather+recompute_hold+redirect",
+        "zero3/sft/checkpoint=nonreentrant/frozen=norms/dtype=bf16/fix=gather+recompute_hold+redirect"}) {
+    const CaseResult result = run(id);
+    EXPECT_EQ(result.outcome, Outcome::pass) << id << ": " << (result.signature ? result.signature->text : "");
+    EXPECT_GT(result.gradients->relative_l2, 1e-3) << id << ": was it computed in bfloat16?";
+    EXPECT_LT(result.gradients->share, 0.8) << id;
+  }
+  expect("ddp/sft/dtype=bf16/fix=none", Outcome::wrong_gradient, Phase::gradients, "reducer_unarmed");
+  expect("zero2/sft/dtype=bf16/accumulate=2/fix=none", Outcome::wrong_gradient, Phase::gradients,
+         "accumulation_scaled");
+  expect("zero3/sft/checkpoint=nonreentrant/frozen=norms/dtype=bf16/fix=gather+redirect", Outcome::error,
+         Phase::backward, "recompute_freed_frozen");
+}
+
 TEST(Case, WhatTheFirstStepLeavesBehindShowsInTheSecond) {
   const CaseResult result = run("ddp/sft/checkpoint=reentrant/frozen=embedding/input_grad=no/fix=redirect");
   EXPECT_EQ(result.outcome, Outcome::wrong_gradient);

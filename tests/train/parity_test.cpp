@@ -17,12 +17,26 @@ std::vector<std::string> cases() {
     ids.push_back(std::string("zero3/sft") + checkpoint + "/frozen=norms/fix=gather+redirect");
     ids.push_back(std::string("zero3/sft") + checkpoint + "/fix=none");
   }
-  for (const char* id :
-       {"ddp/sft/fix=none", "zero3/sft/fix=gather", "zero3/sft/kernel=chunked/fix=redirect",
-        "zero3/sft/head=tied/fix=gather+redirect", "ddp/sft/head=tied/fix=redirect",
-        "zero3/sft/persistence=huge/fix=gather+redirect", "ddp/grpo/fix=redirect", "ddp/dpo/fix=redirect",
-        "ddp/kto/fix=redirect", "zero3/grpo/fix=gather+redirect", "zero3/dpo/fix=gather+redirect",
-        "zero3/kto/fix=gather+kl_backbone+redirect", "zero3/kto/fix=gather+redirect"}) {
+  for (const char* id : {"ddp/sft/fix=none",
+                         "zero3/sft/fix=gather",
+                         "zero3/sft/kernel=chunked/fix=redirect",
+                         "zero3/sft/head=tied/fix=gather+redirect",
+                         "ddp/sft/head=tied/fix=redirect",
+                         "zero3/sft/persistence=huge/fix=gather+redirect",
+                         "ddp/grpo/fix=redirect",
+                         "ddp/dpo/fix=redirect",
+                         "ddp/kto/fix=redirect",
+                         "zero3/grpo/fix=gather+redirect",
+                         "zero3/dpo/fix=gather+redirect",
+                         "zero3/kto/fix=gather+kl_backbone+redirect",
+                         "zero3/kto/fix=gather+redirect",
+                         "zero1/sft/fix=none",
+                         "zero2/kto/accumulate=2/fix=redirect",
+                         "zero2/dpo/accumulate=2/fix=none",
+                         "fsdp2/grpo/fix=none",
+                         "fsdp2/kto/checkpoint=nonreentrant/frozen=norms/fix=redirect",
+                         "fsdp2/sft/accumulate=2/fix=redirect",
+                         "zero3/sft/dtype=bf16/fix=gather+redirect"}) {
     ids.emplace_back(id);
   }
   return ids;
@@ -30,7 +44,7 @@ std::vector<std::string> cases() {
 
 TEST(Parity, ThreadsAndGlooProcessesGiveTheSameBits) {
   Runner runner;
-  ASSERT_EQ(cases().size(), 37U);
+  ASSERT_EQ(cases().size(), 44U);
   for (const std::string& id : cases()) {
     const CaseResult threads = runner.run(parse_id(id), {});
     RunOptions options;

@@ -21,13 +21,14 @@ TEST_P(ReferenceOf, GradientsAgreeWithFiniteDifferencesOfTheMeanLoss) {
   const auto reference = compute_reference(setting, c);
   ASSERT_EQ(reference->steps.size(), static_cast<size_t>(kSteps));
   const ReferenceStep& first = reference->steps[0];
+  const MicroBatch& given = first.micro_batches[0];
   const auto model = model::clone_as(*setting.initial, at::kDouble);
   const auto other = model::clone_as(*setting.reference, at::kDouble);
   // The KL term carries no gradient: it stays what it is at the start.
-  const at::Tensor kl = loss::kto_kl(at::scalar_tensor(first.mean_log_ratio, at::kDouble));
+  const at::Tensor kl = loss::kto_kl(at::scalar_tensor(given.mean_log_ratio, at::kDouble));
   const auto mean_loss = [&] {
     double sum = 0;
-    for (const loss::Batch& batch : first.batches) {
+    for (const loss::Batch& batch : given.batches) {
       const auto reference_logits = [&] { return (*other)(batch.input_ids); };
       sum += loss_from_logits(c.loss, (*model)(batch.input_ids), batch, reference_logits, kl).item<double>();
     }
