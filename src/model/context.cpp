@@ -49,6 +49,15 @@ ContextPtr make_context(const Tensor& frequencies, int64_t length, const at::Ten
   return context;
 }
 
+void ContextModule::map_other_inputs(const Body& map) {
+  if (!context_) return;
+  auto mapped = std::make_shared<Context>();
+  mapped->cos = map(context_->cos);
+  mapped->sin = map(context_->sin);
+  mapped->mask = map(context_->mask);
+  context_ = std::move(mapped);
+}
+
 const ContextPtr& ContextModule::context() const {
   REGATHER_CHECK(context_, "model", "{} ran outside Decoder::forward: it has no positions and no mask", name());
   return context_;

@@ -32,6 +32,8 @@ class ContextModule : public Module {
     return within(context, [&] { return (*this)(input); });
   }
 
+  void map_other_inputs(const Body& map) override;
+
  protected:
   // Calls `function` with `context` in force, and puts back the one before, also when an exception passes (a recompute
   // that stops early is one).

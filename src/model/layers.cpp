@@ -25,7 +25,15 @@ Linear::Linear(Tensor shared_weight, bool bias) {
 
 Tensor Linear::forward(const Tensor& x) {
   const Tensor& w = weight();
-  return at::linear(x, w, bias());
+  const Tensor b = bias();
+  if (!quantisation_) return at::linear(x, w, b);
+  const Tensor product = packed_linear(x, w, quantisation_);
+  return b.defined() ? product + b : product;
+}
+
+void Linear::set_packed(PackedWeight weight) {
+  set_own_parameter("weight", std::move(weight.packed));
+  quantisation_ = std::move(weight.quantisation);
 }
 
 Embedding::Embedding(int64_t count, int64_t width, int64_t padding) : padding_(padding) {

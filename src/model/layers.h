@@ -2,10 +2,11 @@
 #pragma once
 
 #include "model/module.h"
+#include "model/packed_weight.h"
 
 namespace regather::model {
 
-// y = x W^T + b. weight [out, in], bias [out] or undefined.
+// y = x W^T + b. weight [out, in], or packed; bias [out] or undefined.
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, bool bias);
@@ -18,6 +19,14 @@ class Linear : public Module {
   // Not a read: for identity and bookkeeping.
   const Tensor& weight_handle() const { return own_parameter("weight"); }
   const Tensor& bias_handle() const { return own_parameter("bias"); }
+
+  // Puts a packed weight in the place of the present one, under its name and frozen.
+  void set_packed(PackedWeight weight);
+  // How to read the packed weight; null while it is dense.
+  const std::shared_ptr<const Quantisation>& quantisation() const { return quantisation_; }
+
+ private:
+  std::shared_ptr<const Quantisation> quantisation_;
 };
 
 // y = x W^T + b + (x A^T) B^T * alpha / rank, as peft's LoRA without dropout: A [rank, in], B [out, rank], each a

@@ -30,6 +30,10 @@ class Module : public torch::nn::Module {
   Tensor call(const Tensor& input, const Body& body);
   virtual Tensor forward(const Tensor& input) = 0;
 
+  // Puts map(x) in place of every tensor x that the call in progress takes besides its input (a layer's positions and
+  // mask), for that call: what a pre-forward hook changes of keyword arguments. Nothing for a module without any.
+  virtual void map_other_inputs(const Body& map) { static_cast<void>(map); }
+
   void add_pre_forward(Hook hook) { pre_forward_.push_back(std::move(hook)); }
   void add_post_forward(Hook hook) { post_forward_.push_back(std::move(hook)); }
   // Called each time a parameter of this module is read through read().

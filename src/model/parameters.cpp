@@ -15,6 +15,21 @@ uint64_t stream_of(const std::string& name) {
   return hash;
 }
 
+// Packed weights go over as they are, whatever the copy's dtype: their bytes are no numbers to round. Returns the
+// originals'.
+std::unordered_set<const at::TensorImpl*> copy_packed(const CausalLM& model, const CausalLM& copy) {
+  std::unordered_set<const at::TensorImpl*> packed;
+  const auto from = model.modules(/*include_self=*/false);
+  const auto to = copy.modules(/*include_self=*/false);
+  for (size_t i = 0; i < from.size(); ++i) {
+    const auto* linear = dynamic_cast<const Linear*>(from[i].get());
+    if (linear == nullptr || !linear->quantisation()) continue;
+    packed.insert(linear->weight_handle().unsafeGetTensorImpl());
+    dynamic_cast<Linear&>(*to[i]).set_packed({linear->weight_handle().clone(), linear->quantisation()});
+  }
+  return packed;
+}
+
 constexpr double kDeviation = 0.02;     // transformers' initializer_range
 constexpr double kNormDeviation = 0.1;  // norms differ from 1, so that a lost one shows in the loss
 }  // namespace
@@ -45,10 +60,12 @@ void initialise(CausalLM& model, uint64_t seed) {
 std::shared_ptr<CausalLM> clone_as(const CausalLM& model, at::ScalarType dtype) {
   const at::NoGradGuard no_grad;
   auto copy = std::make_shared<CausalLM>(model.config());
+  const auto packed = copy_packed(model, *copy);
   const auto from = distinct_parameters(model);
   const auto to = distinct_parameters(*copy);
   for (size_t i = 0; i < from.size(); ++i) {
     const Tensor& source = from[i].second;
+    if (packed.contains(source.unsafeGetTensorImpl())) continue;
     Tensor target = to[i].second;
     target.set_data(source.detach().to(source.options().dtype(dtype), /*non_blocking=*/false, /*copy=*/true));
     target.set_requires_grad(source.requires_grad());

@@ -41,16 +41,18 @@ Tensor Decoder::forward(const Tensor& input_ids) {
   REGATHER_CHECK(input_ids.dim() == 2 && input_ids.scalar_type() == at::kLong, "model",
                  "input_ids is {} of {} dimensions: expected int64 [batch, length]",
                  c10::toString(input_ids.scalar_type()), input_ids.dim());
-  Tensor hidden = (*embed_tokens_)(input_ids);
+  const Tensor hidden = (*embed_tokens_)(input_ids);
   const ContextPtr context = make_context(frequencies_, input_ids.size(1), hidden.options().requires_grad(false));
-  for (const auto& layer : layers_) {
-    if (run_layer) {
-      hidden = run_layer([layer, context](const Tensor& x) { return layer->run(x, context); }, hidden);
-    } else {
-      hidden = layer->run(hidden, context);
+  // Backward may run the stack again when this call has ended.
+  const auto stack = [layers = layers_, context, cast = layer_input, run = run_layer](const Tensor& input) {
+    Tensor x = input;
+    for (const auto& layer : layers) {
+      if (cast) x = x.to(*cast);
+      x = run ? run([layer, context](const Tensor& y) { return layer->run(y, context); }, x) : layer->run(x, context);
     }
-  }
-  return (*norm_)(hidden);
+    return x;
+  };
+  return (*norm_)(run_layers ? run_layers(stack, hidden) : stack(hidden));
 }
 
 CausalLM::CausalLM(const Config& config) : config_(config) {

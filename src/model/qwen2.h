@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,10 @@ class Decoder : public Module {
   explicit Decoder(const Config& config);
   // input_ids [B, T] int64 -> hidden states [B, T, hidden] after the final norm.
   Tensor forward(const Tensor& input_ids) override;
-  BlockRunner run_layer;  // checkpoint_at=call: the block is the layer with its own hooks
+  BlockRunner run_layer;   // checkpoint_at=call: the block is the layer with its own hooks
+  BlockRunner run_layers;  // checkpoint_at=parent: the block is all of them
+  // The dtype in which hidden states are handed to each layer, when not the one that they have (layer_input=fp32).
+  std::optional<at::ScalarType> layer_input;
 
   const std::vector<std::shared_ptr<DecoderLayer>>& layers() const { return layers_; }
   Embedding& embedding() { return *embed_tokens_; }
@@ -75,11 +79,12 @@ class CausalLM : public Module {
 
 // Fills every parameter from `seed` by name, rounded to float32 and then to the parameter's dtype: the same numbers
 // whatever the order, rank or transport, and a float64 model starts from exactly the float32 values. Matrices: standard
-// deviation 0.02 (transformers' initializer_range); norms: 1 + small; biases small; LoRA's B is not zero.
+// deviation 0.02 (transformers' initializer_range); norms: 1 + small; biases small; LoRA's B is not zero. For a model
+// whose weights are dense.
 void initialise(CausalLM& model, uint64_t seed);
 
-// A copy of the model in another dtype, on the same device: values rounded, requires_grad flags and ties kept, hooks
-// and block runners left out.
+// A copy of the model in another dtype, on the same device: values rounded, packed weights as they are, requires_grad
+// flags and ties kept, hooks and block runners left out.
 std::shared_ptr<CausalLM> clone_as(const CausalLM& model, at::ScalarType dtype);
 
 // Distinct parameters with their first name, tied ones once.

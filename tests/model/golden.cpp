@@ -8,7 +8,10 @@ namespace regather::model {
 
 at::Tensor Golden::tensor(const std::string& name) const {
   const StoredTensor& stored = file_.header().tensors.at(name);
-  const at::ScalarType dtype = stored.dtype == "I64" ? at::kLong : stored.dtype == "F64" ? at::kDouble : at::kFloat;
+  const at::ScalarType dtype = stored.dtype == "I64"   ? at::kLong
+                               : stored.dtype == "F64" ? at::kDouble
+                               : stored.dtype == "U8"  ? at::kByte
+                                                       : at::kFloat;
   at::Tensor values = at::empty(stored.shape, dtype);
   file_.read(stored, {static_cast<std::byte*>(values.data_ptr()), values.nbytes()});
   return values;
