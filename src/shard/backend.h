@@ -15,6 +15,7 @@
 #include "model/module.h"
 #include "shard/accumulation.h"
 #include "shard/adamw.h"
+#include "shard/fsdp2/precision.h"
 #include "shard/policy.h"
 
 namespace regather::shard {
@@ -30,10 +31,18 @@ struct Observation {
 };
 
 struct BackendOptions {
-  OptimizerOptions optimizer;
-  AccumulationOptions accumulation;
-  int64_t persistence_threshold = 0;       // ZeRO-3: parameters of at most so many elements persist
-  std::shared_ptr<ReleasePolicy> release;  // null: upstream's
+  OptimizerOptions optimizer{};
+  AccumulationOptions accumulation{};
+  // ZeRO-3, in elements, by upstream's names and (persistence apart) with its defaults.
+  int64_t persistence_threshold = 0;            // stage3_param_...: parameters of at most so many persist
+  int64_t prefetch_bucket_size = 50'000'000;    // stage3_...: so many are gathered ahead at a time
+  int64_t max_live_parameters = 1'000'000'000;  // stage3_...: nothing is gathered ahead beyond so many
+  int64_t max_reuse_distance = 1'000'000'000;   // stage3_...: what is used again within so many is not released
+  std::shared_ptr<ReleasePolicy> release{};     // null: upstream's
+  // FSDP2.
+  MixedPrecision precision{};
+  bool head_unit = false;                        // the head is a unit of its own, as the decoder layers are
+  std::shared_ptr<RecomputePolicy> recompute{};  // null: upstream's
 };
 
 class Backend {

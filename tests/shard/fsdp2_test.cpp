@@ -134,6 +134,22 @@ TEST(Fsdp2, CollectivesOfAStep) {
   });
 }
 
+TEST(Fsdp2, FullGradientsAndFullParametersTakeOneAllGatherEach) {
+  on_ranks(2, [&](comm::World& world) {
+    SmallModel model;
+    Fsdp2 fsdp(world, model, {}, first_alone(model));
+    fsdp.backward(wrapped_loss(fsdp, model, world.rank()));
+    const int64_t before = world.counts().at("all_gather").calls;
+    fsdp.full_gradients();
+    EXPECT_EQ(world.counts().at("all_gather").calls, before + 1);
+    fsdp.full_parameters();
+    EXPECT_EQ(world.counts().at("all_gather").calls, before + 2);
+    fsdp.zero_gradients();
+    for (const auto& [name, gradient] : fsdp.full_gradients()) EXPECT_FALSE(gradient.defined()) << name;
+    EXPECT_EQ(world.counts().at("all_gather").calls, before + 2) << "nothing to gather";
+  });
+}
+
 TEST(Fsdp2, OutsideItsForwardAParameterMeetsPlainTensorsAndIsObserved) {
   on_ranks(2, [&](comm::World& world) {
     SmallModel model;

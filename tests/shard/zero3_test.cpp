@@ -165,10 +165,14 @@ TEST(Zero3, PersistentParametersStayOnceTheOrderIsKnown) {
       const int64_t bias = model.first->bias_handle().numel();
       EXPECT_EQ(bias, step == 0 ? 0 : 5) << "step " << step
                                          << ": while the order is recorded it is released, as upstream";
+      const at::Tensor before = zero.full_parameters()[1].second;
       zero.backward(loss);
       zero.step();
-      EXPECT_EQ(model.first->bias_handle().numel(), 5);
       EXPECT_TRUE(zero.broken_invariants().empty());
+      const auto [name, after] = zero.full_parameters()[1];
+      EXPECT_EQ(name, "first.bias");
+      EXPECT_FALSE(after.equal(before));
+      EXPECT_TRUE(model.first->bias_handle().equal(after)) << "as the step left it";
     }
   });
 }
@@ -188,17 +192,48 @@ TEST(Zero3, RanksThatRunOtherModulesAreToldApart) {
   const auto ends = comm::run_threads(launch, [&](comm::World& world) {
     SmallModel model;
     Zero3 zero(world, model, {});
-    for (int step = 0; step < 2; ++step) {
+    const auto forward = [&] {
       zero.forward([&] {
-        // The same parameters, gathered in another order by rank 1.
-        if (world.rank() == 0) (*model.norm)(at::ones({1, 5}));
-        if (world.rank() == 1) (*model.norm)((*model.norm)(at::ones({1, 5})));
+        // Rank 1 gathers the same, for two submodules instead of one.
+        if (world.rank() == 0) (*model.first)(rank_input(0));
+        if (world.rank() == 1) model.first->call(rank_input(1), [&](const at::Tensor& x) { return (*model.first)(x); });
         return at::Tensor();
       });
+    };
+    forward();
+    EXPECT_TRUE(zero.observations().empty());
+    try {
+      forward();
+      ADD_FAILURE() << "the ranks recorded different orders";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("the ranks ran different submodules"), std::string::npos);
+    }
+    EXPECT_EQ(zero.observations().size(), 1U);
+    if (!zero.observations().empty()) {
+      EXPECT_EQ(zero.observations()[0].mechanism, "ranks_diverged");
     }
     return std::string("done");
   });
-  for (const auto& end : ends) EXPECT_FALSE(end.error_type.empty());
+  for (const auto& end : ends) EXPECT_EQ(end.result, "done") << end.error_text;
+}
+
+// The same submodules, but on rank 1 the root has come to use a parameter of another.
+TEST(Zero3, RanksWhoseModulesUseOtherParametersAreToldApart) {
+  on_ranks(2, [&](comm::World& world) {
+    SmallModel model;
+    Zero3 zero(world, model, {});
+    const auto forward = [&] {
+      zero.forward([&] {
+        if (world.rank() == 0) zero.gathered({model.second->weight_handle()}, [] { return at::Tensor(); });
+        if (world.rank() == 1) model.second->weight();
+        return (*model.first)(rank_input(world.rank()));
+      });
+    };
+    forward();
+    EXPECT_THROW(forward(), Error);
+    ASSERT_EQ(zero.observations().size(), 1U);
+    EXPECT_EQ(zero.observations()[0].mechanism, "ranks_diverged");
+  });
 }
 
 // deepspeed#8130 on one block with a frozen norm, in the variants that were run on the real package.
@@ -294,10 +329,12 @@ TEST(Zero3, ANestedCallOfTheRootEndsTheNotingOfDirectReads) {
         return zero.is_whole(weight) ? at::matmul(hidden, weight.t()).sum()
                                      : zero.gathered({weight}, [&] { return at::matmul(hidden, weight.t()).sum(); });
       });
-      EXPECT_EQ(zero.observations().size(), nested ? 1U : 0U);
+      // The nested call also ends the recording, which then holds the root alone.
+      EXPECT_EQ(zero.observations().size(), nested ? 2U : 0U);
       if (nested) {
-        EXPECT_EQ(zero.observations()[0].mechanism, "head_double_touch");
-        EXPECT_EQ(zero.observations()[0].detail, "second.weight");
+        EXPECT_EQ(zero.observations()[0].mechanism, "trace_stale");
+        EXPECT_EQ(zero.observations()[1].mechanism, "head_double_touch");
+        EXPECT_EQ(zero.observations()[1].detail, "second.weight");
       }
       EXPECT_TRUE(loss.requires_grad());
     }

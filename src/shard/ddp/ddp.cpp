@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -48,18 +49,23 @@ Ddp::Ddp(comm::World& world, model::Module& root, const BackendOptions& options)
 
 Ddp::~Ddp() = default;
 
-// The wrapper sends rank 0's parameters to all ranks before the first step.
+// The wrapper sends rank 0's parameters to all ranks before the first step, those of one dtype together.
 void Ddp::broadcast_parameters(comm::World& world) {
   const at::NoGradGuard no_grad;
-  std::vector<Tensor> flat;
-  for (const Replica& replica : replicas_) flat.push_back(replica.parameter.detach().reshape({-1}));
-  Tensor all = at::cat(flat);
-  world.broadcast(all, 0)->wait();
-  int64_t offset = 0;
+  std::map<at::ScalarType, std::vector<Tensor>> by_dtype;
   for (const Replica& replica : replicas_) {
-    const Tensor& parameter = replica.parameter;
-    parameter.detach().copy_(all.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
-    offset += parameter.numel();
+    by_dtype[replica.parameter.scalar_type()].push_back(replica.parameter.detach());
+  }
+  for (const auto& [dtype, parameters] : by_dtype) {
+    std::vector<Tensor> flat;
+    for (const Tensor& parameter : parameters) flat.push_back(parameter.reshape({-1}));
+    Tensor all = at::cat(flat);
+    world.broadcast(all, 0)->wait();
+    int64_t offset = 0;
+    for (const Tensor& parameter : parameters) {
+      parameter.copy_(all.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+      offset += parameter.numel();
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -28,17 +29,39 @@ std::vector<model::Module*> tree(model::Module& root) {
   return all;
 }
 
+Named named(const std::vector<std::string>& names, const std::vector<Tensor>& tensors,
+            std::optional<at::ScalarType> dtype = std::nullopt) {
+  Named result;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Tensor& tensor = tensors[i];
+    result.emplace_back(names[i], tensor.defined() && dtype ? tensor.to(*dtype) : tensor);
+  }
+  return result;
+}
+
 }  // namespace
 
-std::vector<model::Module*> default_units(model::Module& root) {
-  std::vector<model::Module*> units = tree(root);
-  std::erase_if(units, [](model::Module* module) { return dynamic_cast<model::DecoderLayer*>(module) == nullptr; });
+std::vector<model::Module*> default_units(model::Module& root, bool with_head) {
+  std::vector<model::Module*> units;
+  std::vector<model::Module*> heads;
+  for (model::Module* module : tree(root)) {
+    if (dynamic_cast<model::DecoderLayer*>(module) != nullptr) units.push_back(module);
+    if (auto* model = dynamic_cast<model::CausalLM*>(module); model != nullptr && with_head) {
+      heads.push_back(&model->head());
+    }
+  }
+  units.insert(units.end(), heads.begin(), heads.end());
   return units;
 }
 
 Fsdp2::Fsdp2(comm::World& world, model::Module& root, const BackendOptions& options,
              const std::vector<model::Module*>& units)
-    : root_(root), optimizer_(options.optimizer), accumulation_(options.accumulation) {
+    : root_(root),
+      optimizer_(options.optimizer),
+      accumulation_(options.accumulation),
+      precision_(options.precision),
+      schedule_(options.precision, options.recompute ? options.recompute : std::make_shared<RecomputePolicy>(),
+                [this](const Unit& unit) { observe("recompute_dtype", unit.name()); }) {
   shard_parameters(world);
   std::unordered_map<const torch::nn::Module*, std::string> names;
   for (const auto& item : root.named_modules(/*name_prefix=*/"", /*include_self=*/false))
@@ -66,8 +89,8 @@ void Fsdp2::shard_parameters(comm::World& world) {
     }
   }
   for (const auto& [name, parameter] : named_parameters_once(root_)) {
-    parameters_.push_back(
-        std::make_unique<ShardParameter>(world, name, parameter, std::move(holders[parameter.unsafeGetTensorImpl()])));
+    parameters_.push_back(std::make_unique<ShardParameter>(
+        world, name, parameter, std::move(holders[parameter.unsafeGetTensorImpl()]), precision_));
   }
 }
 
@@ -107,10 +130,36 @@ Tensor Fsdp2::forward(const std::function<Tensor()>& body) {
 }
 
 void Fsdp2::backward(const Tensor& loss) {
+  // Also when an error passes: it may come from there.
+  struct Look {
+    Fsdp2& fsdp;
+    ~Look() { fsdp.observe_unreduced(); }
+  } look{*this};
   // All but a step's last micro-batch leave their gradients unreduced.
   if (accumulation_.steps() > 1) schedule_.set_requires_gradient_sync(accumulation_.at_boundary());
   accumulation_.divided(loss).backward();
   accumulation_.end_backward();
+}
+
+void Fsdp2::observe_unreduced() {
+  const bool reduced_all = schedule_.requires_gradient_sync() && !schedule_.is_open();
+  for (const auto& parameter : parameters_) {
+    // Somebody used the sharded parameter as a tensor, around its unit.
+    if (parameter->sharded().grad().defined() && !parameter->is_reduced()) observe("unit_bypassed", parameter->name());
+    // It came through a rerun that has no hooks, after the unit's post-backward.
+    if (reduced_all && parameter->has_gradient()) observe("recompute_unhooked", parameter->name());
+  }
+}
+
+const Tensor& Fsdp2::unshard(const Tensor& parameter) {
+  Unit* unit = unit_of(parameter);
+  REGATHER_CHECK(unit != nullptr, "fsdp2", "there is no such parameter to gather");
+  unit->start_unshard();
+  unit->finish_unshard();
+  for (const ShardParameter* own : unit->parameters()) {
+    if (own->sharded().is_same(parameter)) return own->whole();
+  }
+  return parameter;
 }
 
 void Fsdp2::step() {
@@ -134,7 +183,7 @@ void Fsdp2::step() {
 
 void Fsdp2::zero_gradients() {
   if (fault_is(Fault::keep_gradients)) return;
-  for (const auto& parameter : parameters_) parameter->sharded().mutable_grad() = Tensor();
+  for (const auto& parameter : parameters_) parameter->clear_gradient();
 }
 
 bool Fsdp2::is_whole(const Tensor& parameter) {
@@ -143,21 +192,24 @@ bool Fsdp2::is_whole(const Tensor& parameter) {
 }
 
 Named Fsdp2::full_gradients() {
-  const at::NoGradGuard no_grad;
-  Named gradients;
+  std::vector<std::string> names;
+  std::vector<Tensor> gradients;
   for (const auto& parameter : parameters_) {
     if (!parameter->sharded().requires_grad()) continue;
-    const Tensor& gradient = parameter->sharded().grad();
-    gradients.emplace_back(parameter->name(), gradient.defined() ? full_tensor(gradient) : Tensor());
+    names.push_back(parameter->name());
+    gradients.push_back(parameter->sharded().grad());
   }
-  return gradients;
+  return named(names, full_tensors(gradients), at::kFloat);
 }
 
 Named Fsdp2::full_parameters() {
-  const at::NoGradGuard no_grad;
-  Named copies;
-  for (const auto& parameter : parameters_) copies.emplace_back(parameter->name(), full_tensor(parameter->sharded()));
-  return copies;
+  std::vector<std::string> names;
+  std::vector<Tensor> parameters;
+  for (const auto& parameter : parameters_) {
+    names.push_back(parameter->name());
+    parameters.push_back(parameter->sharded());
+  }
+  return named(names, full_tensors(parameters));
 }
 
 std::vector<std::string> Fsdp2::broken_invariants() {
@@ -172,7 +224,7 @@ std::vector<std::string> Fsdp2::broken_invariants() {
     }
   }
   for (const auto& parameter : parameters_) {
-    if (parameter->whole().grad().defined()) {
+    if (parameter->has_gradient()) {
       broken.push_back(fmt::format("{} still has its whole gradient", parameter->name()));
     }
   }

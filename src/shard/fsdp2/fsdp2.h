@@ -13,8 +13,9 @@
 
 namespace regather::shard {
 
-// The modules that recipes give to fully_shard one by one, before the root: every decoder layer below `root`.
-std::vector<model::Module*> default_units(model::Module& root);
+// The modules that recipes give to fully_shard one by one, before the root: every decoder layer below `root`, and the
+// head of a causal LM where asked for.
+std::vector<model::Module*> default_units(model::Module& root, bool with_head = false);
 
 class Fsdp2 : public Backend {
  public:
@@ -23,7 +24,7 @@ class Fsdp2 : public Backend {
   Fsdp2(comm::World& world, model::Module& root, const BackendOptions& options,
         const std::vector<model::Module*>& units);
   Fsdp2(comm::World& world, model::Module& root, const BackendOptions& options)
-      : Fsdp2(world, root, options, default_units(root)) {}
+      : Fsdp2(world, root, options, default_units(root, options.head_unit)) {}
   ~Fsdp2() override;
 
   Tensor forward(const std::function<Tensor()>& body) override;
@@ -37,6 +38,17 @@ class Fsdp2 : public Backend {
   Named full_parameters() override;
   std::vector<std::string> broken_invariants() override;
 
+  // Gathers the unit that has `parameter`, sharded or whole, until the end of its next backward, and returns the whole
+  // one, which stands in its module from now on. A collective; nothing where the unit is whole.
+  const Tensor& unshard(const Tensor& parameter);
+  // Runs `body` as a method of `module` that was registered as a forward method: between the hooks of the module's
+  // unit, if it is one. Any other method runs as it is, and nobody calls this.
+  Tensor run_forward_method(model::Module& module, const Tensor& input, const model::Module::Body& body) {
+    return schedule_.run(module, input, body);
+  }
+  model::Module& root() { return root_; }
+  const MixedPrecision& precision() const { return precision_; }
+
   // False: backward neither communicates nor touches sharded gradients; what it computes adds to the next one's.
   void set_requires_gradient_sync(bool reduces) { schedule_.set_requires_gradient_sync(reduces); }
 
@@ -45,11 +57,13 @@ class Fsdp2 : public Backend {
   void add_unit(comm::World& world, model::Module& module, const std::string& name);
   Unit* unit_of(const Tensor& parameter) const;
   void read(const Tensor& parameter);
+  void observe_unreduced();  // gradients that a backward left where no reduction made or took them
   void count();
 
   model::Module& root_;
   OptimizerOptions optimizer_;
   Accumulation accumulation_;
+  MixedPrecision precision_;
   std::vector<std::unique_ptr<ShardParameter>> parameters_;  // by registration
   GatherCounts gather_counts_;
   std::vector<std::unique_ptr<Unit>> units_;  // the root last

@@ -3,28 +3,74 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "autograd/boundary.h"
 #include "autograd/checkpoint.h"
 
 namespace regather::shard {
 
 void Schedule::add(Unit& unit, model::Module& module) {
-  units_.push_back(&unit);
-  module.add_pre_forward([this, &unit](model::Module&, const at::Tensor& x) { return pre_forward(unit, x); });
-  module.add_post_forward([this, &unit](model::Module&, const at::Tensor& y) { return post_forward(unit, y); });
+  const Hooked hooked{&unit, &module};
+  hooked_.push_back(hooked);
+  module.add_pre_forward([this, hooked](model::Module&, const at::Tensor& x) { return pre_forward(hooked, x); });
+  module.add_post_forward(
+      [this, hooked](model::Module&, const at::Tensor& y) { return post_forward(*hooked.unit, y); });
 }
 
-at::Tensor Schedule::pre_forward(Unit& unit, const at::Tensor& input) {
+at::Tensor Schedule::run(model::Module& module, const at::Tensor& input, const model::Module::Body& body) {
+  const auto found = std::ranges::find(hooked_, &module, &Hooked::module);
+  if (found == hooked_.end()) return body(input);
+  const Hooked hooked = *found;
+  return post_forward(*hooked.unit, body(pre_forward(hooked, input)));
+}
+
+// What PyTorch looks at when the first forward comes, since until then parameters may be exchanged.
+void Schedule::check_once() {
+  if (std::exchange(checked_, true)) return;
+  for (const Hooked& hooked : hooked_) hooked.unit->check_dtypes();
+}
+
+at::Tensor Schedule::pre_forward(const Hooked& hooked, const at::Tensor& input) {
+  Unit& unit = *hooked.unit;
   if (unit.in_backward) {
-    unit.start_unshard();
-    unit.finish_unshard();
+    if (recompute_->gathers()) {
+      unit.start_unshard();
+      unit.finish_unshard();
+    }
+    if (recompute_->casts()) return cast_inputs(*hooked.module, input);
+    if (would_cast(*hooked.module, input)) on_uncast_(unit);
     return input;
   }
+  check_once();
   unit.phase = Unit::Phase::forward;
+  at::Tensor cast = cast_inputs(*hooked.module, input);
   unit.start_unshard();
   unit.finish_unshard();
-  if (!input.defined()) return input;
-  return autograd::boundary(input, [this, &unit] { post_backward(unit); });
+  if (!cast.defined()) return cast;
+  return autograd::boundary(cast, [this, &unit] { post_backward(unit); });
+}
+
+at::Tensor Schedule::cast_inputs(model::Module& module, const at::Tensor& input) const {
+  if (!precision_.cast_forward_inputs || !precision_.param_dtype) return input;
+  const auto cast = [dtype = *precision_.param_dtype](const at::Tensor& x) {
+    return x.defined() && x.is_floating_point() ? x.to(dtype) : x;
+  };
+  module.map_other_inputs(cast);
+  return cast(input);
+}
+
+bool Schedule::would_cast(model::Module& module, const at::Tensor& input) const {
+  if (!precision_.cast_forward_inputs || !precision_.param_dtype) return false;
+  bool found = false;
+  const auto look = [&](const at::Tensor& x) {
+    found |= x.defined() && x.is_floating_point() && x.scalar_type() != *precision_.param_dtype;
+    return x;
+  };
+  module.map_other_inputs(look);
+  look(input);
+  return found;
 }
 
 at::Tensor Schedule::post_forward(Unit& unit, const at::Tensor& output) {
@@ -67,8 +113,10 @@ void Schedule::prefetch_before(Unit& unit) {
 
 void Schedule::post_backward(Unit& unit) {
   unit.phase = Unit::Phase::post_backward;
+  if (recompute_->ends_with_post_backward()) unit.in_backward = false;
   if (!reduces_) {
     unit.reshard();
+    unit.keep_gradients();
     return;
   }
   std::optional<Reduction> next = unit.start_reduction();
@@ -84,7 +132,7 @@ void Schedule::finish_reduction() {
 }
 
 void Schedule::end_backward() {
-  for (Unit* unit : units_) {
+  for (const auto& [unit, module] : hooked_) {
     if (unit->phase != Unit::Phase::post_backward) post_backward(*unit);
     unit->in_backward = false;
     unit->phase = Unit::Phase::idle;

@@ -15,7 +15,7 @@
 namespace regather::shard {
 
 ShardParameter::ShardParameter(comm::World& world, std::string name, const at::Tensor& parameter,
-                               std::vector<Holder> holders)
+                               std::vector<Holder> holders, const MixedPrecision& precision)
     : world_(world), name_(std::move(name)), holders_(std::move(holders)), whole_(parameter) {
   const at::NoGradGuard no_grad;
   REGATHER_CHECK(parameter.dim() > 0, "fsdp2", "'{}' has no dimension to shard", name_);
@@ -32,9 +32,13 @@ ShardParameter::ShardParameter(comm::World& world, std::string name, const at::T
   mine.copy_(parameter.detach().narrow(0, start, rows).roll(shift, 0));
 
   sharded_ = make_sharded(mine, sizes, world);
+  // In fully_shard's order: the shard becomes a parameter, which requires grad, and only then takes the original's
+  // flag. So a dtype that cannot require grad (integers) is refused, frozen or not, in libtorch's words.
+  sharded_.set_requires_grad(true);
   sharded_.set_requires_grad(parameter.requires_grad());
-  data_ = at::empty(sizes, options);
+  data_ = at::empty(sizes, options.dtype(precision.param_dtype.value_or(parameter.scalar_type())));
   whole_.set_data(data_);
+  if (precision.reduce_dtype != precision.param_dtype) reduce_dtype_ = precision.reduce_dtype;
   use_sharded();
 }
 
@@ -58,7 +62,7 @@ void ShardParameter::put(const at::Tensor& parameter) {
 void ShardParameter::use_whole() {
   if (whole_.requires_grad() != sharded_.requires_grad()) whole_.set_requires_grad(sharded_.requires_grad());
   put(whole_);
-  is_whole_ = true;
+  is_whole_ = was_whole_ = true;
 }
 
 void ShardParameter::use_sharded() {
@@ -67,9 +71,33 @@ void ShardParameter::use_sharded() {
   is_whole_ = false;
 }
 
+at::Tensor ShardParameter::take_gradient() {
+  const at::NoGradGuard no_grad;
+  at::Tensor latest = std::exchange(whole_.mutable_grad(), at::Tensor());
+  if (!kept_.defined()) return latest;
+  at::Tensor sum = std::exchange(kept_, at::Tensor());
+  return latest.defined() ? sum.add_(latest) : sum;
+}
+
+void ShardParameter::keep_gradient() {
+  const at::NoGradGuard no_grad;
+  if (!reduce_dtype_) return;
+  REGATHER_CHECK(was_whole_, "fsdp2",
+                 "'{}' has never been gathered: there is no whole parameter whose gradient could wait for a reduction",
+                 name_);
+  if (!whole_.grad().defined() || (!kept_.defined() && whole_.grad().scalar_type() == *reduce_dtype_)) return;
+  kept_ = take_gradient().to(*reduce_dtype_);
+}
+
+void ShardParameter::clear_gradient() {
+  sharded_.mutable_grad() = at::Tensor();
+  is_reduced_ = false;
+}
+
 void ShardParameter::accumulate(const at::Tensor& padded_gradient) {
   const at::NoGradGuard no_grad;
-  const at::Tensor rows = padded_gradient.narrow(0, 0, local_shard(sharded_).size(0));
+  is_reduced_ = true;
+  const at::Tensor rows = padded_gradient.narrow(0, 0, local_shard(sharded_).size(0)).to(sharded_.scalar_type());
   if (sharded_.grad().defined()) {
     sharded_.mutable_grad().add_(make_sharded(rows, sharded_.sizes(), world_));
   } else {

@@ -4,12 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/world.h"
 #include "model/module.h"
 #include "shard/adamw.h"
+#include "shard/fsdp2/precision.h"
 
 namespace regather::shard {
 
@@ -22,13 +24,14 @@ class ShardParameter {
   };
 
   // Shards `parameter`, alike on every rank, by rows and puts the sharded one into its holders. Throws Error for a
-  // parameter without dimensions.
-  ShardParameter(comm::World& world, std::string name, const at::Tensor& parameter, std::vector<Holder> holders);
+  // parameter without dimensions, c10::Error for one of a dtype that cannot require grad.
+  ShardParameter(comm::World& world, std::string name, const at::Tensor& parameter, std::vector<Holder> holders,
+                 const MixedPrecision& precision);
 
   const std::string& name() const { return name_; }
   // Both are leaves that live as long as this. The whole one is the tensor that the model was built with, so hooks on
   // it keep firing; while sharded it has its sizes but no memory, and what autograd saved of it comes back with the
-  // data.
+  // data. The sharded one keeps the parameter's dtype, the whole one has that of the precision.
   const at::Tensor& sharded() const { return sharded_; }
   const at::Tensor& whole() const { return whole_; }
 
@@ -46,8 +49,21 @@ class ShardParameter {
   void use_sharded();
   bool is_whole() const { return is_whole_; }
 
+  // The whole gradient that backwards have left here, out of it; undefined when there is none.
+  at::Tensor take_gradient();
+  // Ends a backward without reduction: puts its gradient aside in the reduction's dtype, added to what is there. Where
+  // that dtype is the gradient's own it stays at the whole parameter, and autograd adds the next one. As upstream, asks
+  // the whole parameter without asking whether there has ever been one: throws Error when no gather has made it.
+  void keep_gradient();
+  bool has_gradient() const { return kept_.defined() || whole_.grad().defined(); }
+  // What the gradients are reduced in.
+  at::ScalarType reduce_dtype() const { return reduce_dtype_.value_or(whole_.scalar_type()); }
+
   // Adds a reduced gradient, shaped like padded_shard(), to the sharded parameter's.
   void accumulate(const at::Tensor& padded_gradient);
+  // The sharded gradient came, in part at least, out of a reduction.
+  bool is_reduced() const { return is_reduced_; }
+  void clear_gradient();
 
   AdamWState optimizer;
 
@@ -61,8 +77,12 @@ class ShardParameter {
   at::Tensor padded_;
   at::Tensor sharded_;
   at::Tensor whole_;
-  at::Tensor data_;  // shares whole_'s storage
+  at::Tensor data_;                             // shares whole_'s storage
+  std::optional<at::ScalarType> reduce_dtype_;  // unless the gradient's own
+  at::Tensor kept_;                             // a whole gradient that waits for a reduction
   bool is_whole_ = false;
+  bool was_whole_ = false;
+  bool is_reduced_ = false;
 };
 
 }  // namespace regather::shard

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "shard/fsdp2/flat_gather.h"
 #include "shard/fsdp2/sharded_impl.h"
 
 namespace regather::shard {
@@ -29,6 +30,23 @@ at::Tensor rows_of(const at::Tensor& whole, int rank, int world) {
   const int64_t chunk = rows_per_rank(whole.size(0), world);
   const int64_t start = std::min(chunk * rank, whole.size(0));
   return whole.narrow(0, start, std::min(chunk, whole.size(0) - start));
+}
+
+const ShardedImpl& sharded_by_rows(const at::Tensor& tensor) {
+  const ShardedImpl* impl = ShardedImpl::of(tensor);
+  REGATHER_CHECK(impl != nullptr && impl->shard_dimension() == 0, "fsdp2", "the tensor is not sharded by rows");
+  return *impl;
+}
+
+// This rank's rows, as many as every rank gets; the last ones may be zeros.
+at::Tensor padded(const ShardedImpl& impl) {
+  const at::Tensor& local = impl.local();
+  std::vector<int64_t> sizes = impl.sizes().vec();
+  sizes[0] = rows_per_rank(sizes[0], impl.world().size());
+  if (local.size(0) == sizes[0] && local.is_contiguous()) return local;
+  at::Tensor rows = at::zeros(sizes, local.options());
+  rows.narrow(0, 0, local.size(0)).copy_(local);
+  return rows;
 }
 
 struct FullTensorNode : torch::autograd::Node {
@@ -105,23 +123,32 @@ const at::Tensor& local_shard(const at::Tensor& sharded) {
   return impl->local();
 }
 
-at::Tensor full_tensor(const at::Tensor& sharded) {
-  const ShardedImpl* impl = ShardedImpl::of(sharded);
-  REGATHER_CHECK(impl != nullptr && impl->shard_dimension() == 0, "fsdp2", "the tensor is not sharded by rows");
-  comm::World& world = impl->world();
-  at::Tensor whole;
-  {
-    const at::NoGradGuard no_grad;
-    const at::Tensor& local = impl->local();
-    std::vector<int64_t> sizes = impl->sizes().vec();
-    const int64_t rows = std::exchange(sizes[0], rows_per_rank(impl->size(0), world.size()));
-    at::Tensor mine = at::zeros(sizes, local.options());
-    mine.narrow(0, 0, local.size(0)).copy_(local);
-    sizes[0] *= world.size();
-    at::Tensor padded = at::empty(sizes, local.options());
-    world.all_gather(padded, mine)->wait();
-    whole = padded.narrow(0, 0, rows).detach();
+std::vector<at::Tensor> full_tensors(const std::vector<at::Tensor>& sharded) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> parts;
+  comm::World* world = nullptr;
+  for (const at::Tensor& tensor : sharded) {
+    if (!tensor.defined()) continue;
+    const ShardedImpl& impl = sharded_by_rows(tensor);
+    world = &impl.world();
+    parts.push_back(padded(impl));
   }
+  std::vector<at::Tensor> whole(sharded.size());
+  if (parts.empty()) return whole;
+  FlatGather gather(*world, parts);
+  gather.wait();
+  size_t part = 0;
+  for (size_t i = 0; i < sharded.size(); ++i) {
+    if (!sharded[i].defined()) continue;
+    whole[i] = at::empty(sharded[i].sizes(), parts[part].options());
+    gather.copy_to(part++, whole[i]);
+  }
+  return whole;
+}
+
+at::Tensor full_tensor(const at::Tensor& sharded) {
+  comm::World& world = sharded_by_rows(sharded).world();
+  at::Tensor whole = full_tensors({sharded})[0];
   if (at::GradMode::is_enabled() && sharded.requires_grad()) {
     const auto node = std::make_shared<FullTensorNode>(world);
     node->set_next_edges(torch::autograd::collect_next_edges(sharded));

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "comm/world.h"
 
@@ -29,5 +30,8 @@ const at::Tensor& local_shard(const at::Tensor& sharded);
 // The whole tensor on every rank; a collective that blocks. Its gradient is taken as the same on every rank, as DTensor
 // does: each rank keeps its own rows of its own gradient, and nothing is summed.
 at::Tensor full_tensor(const at::Tensor& sharded);
+
+// The same for many, without gradients, in one all-gather; undefined where undefined, on every rank alike.
+std::vector<at::Tensor> full_tensors(const std::vector<at::Tensor>& sharded);
 
 }  // namespace regather::shard

@@ -1,7 +1,6 @@
 #include "shard/fsdp2/transfer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -20,6 +19,24 @@ int64_t total_numel(const std::vector<ShardParameter*>& parameters) {
   return total;
 }
 
+std::vector<at::Tensor> in_whole_dtype(const std::vector<ShardParameter*>& parameters) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> parts;
+  for (const ShardParameter* parameter : parameters) {
+    parts.push_back(parameter->padded_shard().to(parameter->whole().scalar_type()));
+  }
+  return parts;
+}
+
+// The mean over ranks is the sum divided by their number. float16 overflows early, so part of the division comes before
+// the sum: by a power of two near the root of the number.
+int64_t division_before(int64_t world, at::ScalarType dtype) {
+  int64_t before = 1;
+  if (dtype != at::kHalf) return before;
+  while (world % before == 0 && world / before > before) before *= 2;
+  return before;
+}
+
 // Rows go to the ranks in order and only the last ones are short, so a rank's share of the flat gradient is one piece.
 void lay_out(const at::Tensor& input, int64_t offset, int64_t padded_numel, const at::Tensor& gradient) {
   const at::Tensor flat = gradient.detach().reshape({-1});
@@ -33,37 +50,25 @@ void lay_out(const at::Tensor& input, int64_t offset, int64_t padded_numel, cons
 }  // namespace
 
 Gather::Gather(comm::World& world, const std::vector<ShardParameter*>& parameters)
-    : world_(world.size()), parameters_(parameters) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> flat;
-  for (const ShardParameter* parameter : parameters_) flat.push_back(parameter->padded_shard().view({-1}));
-  input_ = at::cat(flat);
-  at::Tensor flat_output = at::empty({world_ * input_.numel()}, input_.options());
-  output_ = flat_output.view({world_, -1});
-  work_ = world.all_gather(flat_output, input_);
-}
+    : parameters_(parameters), padded_shards_(world, in_whole_dtype(parameters)) {}
 
 void Gather::finish() {
-  const at::NoGradGuard no_grad;
-  work_->wait();
-  int64_t offset = 0;
-  for (ShardParameter* parameter : parameters_) {
-    const int64_t numel = parameter->padded_numel();
-    parameter->allocate();
-    const at::Tensor padded = output_.narrow(1, offset, numel).reshape({-1});
-    parameter->whole_data().view({-1}).copy_(padded.narrow(0, 0, parameter->numel()));
-    offset += numel;
+  padded_shards_.wait();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i]->allocate();
+    padded_shards_.copy_to(i, parameters_[i]->whole_data());
   }
 }
 
-void Gather::drop() { work_->wait(); }
+void Gather::drop() { padded_shards_.wait(); }
 
 Reduction::Reduction(comm::World& world, std::vector<ShardParameter*> parameters,
                      const std::vector<at::Tensor>& gradients)
     : world_(world.size()), parameters_(std::move(parameters)) {
   const at::NoGradGuard no_grad;
   const int64_t total = total_numel(parameters_);
-  input_ = at::zeros({world_, total}, gradients.front().options());
+  const at::ScalarType dtype = parameters_.front()->reduce_dtype();
+  input_ = at::zeros({world_, total}, gradients.front().options().dtype(dtype));
   int64_t offset = 0;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     REGATHER_CHECK(gradients[i].numel() == parameters_[i]->numel(), "fsdp2",
@@ -72,6 +77,9 @@ Reduction::Reduction(comm::World& world, std::vector<ShardParameter*> parameters
     lay_out(input_, offset, parameters_[i]->padded_numel(), gradients[i]);
     offset += parameters_[i]->padded_numel();
   }
+  const int64_t before = division_before(world_, dtype);
+  divide_after_ = static_cast<double>(fault_is(Fault::scale_twice) ? world_ * world_ : world_) / before;
+  if (before > 1) input_.div_(before);
   output_ = at::empty({total}, input_.options());
   if (fault_is(Fault::drop_reduce_scatter)) {
     output_.copy_(input_[world.rank()]);
@@ -83,7 +91,7 @@ Reduction::Reduction(comm::World& world, std::vector<ShardParameter*> parameters
 void Reduction::finish() {
   const at::NoGradGuard no_grad;
   if (work_) work_->wait();
-  output_.div_(fault_is(Fault::scale_twice) ? world_ * world_ : world_);
+  if (divide_after_ != 1) output_.div_(divide_after_);
   int64_t offset = 0;
   for (ShardParameter* parameter : parameters_) {
     const at::Tensor mine = output_.narrow(0, offset, parameter->padded_numel());

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "shard/fsdp2/flat_gather.h"
 #include "shard/fsdp2/shard_parameter.h"
 
 namespace regather::shard {
 
-// Parameters on their way from the shards. Every rank must start the same ones in the same order.
+// Parameters on their way from the shards, in the dtype of the whole ones. Every rank must start the same ones in the
+// same order.
 class Gather {
  public:
   Gather(comm::World& world, const std::vector<ShardParameter*>& parameters);
@@ -20,17 +22,15 @@ class Gather {
   void drop();
 
  private:
-  int world_;
   std::vector<ShardParameter*> parameters_;
-  at::Tensor input_;   // [n]: the padded shards, one after another
-  at::Tensor output_;  // [world, n]
-  comm::Work work_;
+  FlatGather padded_shards_;
 };
 
 // Gradients on their way to the shards: the mean over ranks of each parameter's whole gradient.
 class Reduction {
  public:
-  // `gradients[i]` is that of `parameters[i]`, of its whole shape.
+  // `gradients[i]` is that of `parameters[i]`, of its whole shape. They are cast to the first parameter's
+  // reduce_dtype().
   Reduction(comm::World& world, std::vector<ShardParameter*> parameters, const std::vector<at::Tensor>& gradients);
   // Waits, and adds each rank's rows to the sharded parameters' gradients.
   void finish();
@@ -40,6 +40,7 @@ class Reduction {
   std::vector<ShardParameter*> parameters_;
   at::Tensor input_;   // [world, n]: for each rank its rows, padded
   at::Tensor output_;  // [n]
+  double divide_after_;
   comm::Work work_;
 };
 

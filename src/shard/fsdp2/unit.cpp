@@ -13,11 +13,18 @@ Unit::Unit(comm::World& world, std::string name, std::vector<ShardParameter*> pa
       name_(std::move(name)),
       parameters_(std::move(parameters)),
       reshard_after_forward_(reshard_after_forward),
-      counts_(counts) {
+      counts_(counts) {}
+
+void Unit::check_dtypes() const {
+  const ShardParameter* first = nullptr;
   for (const ShardParameter* parameter : parameters_) {
-    REGATHER_CHECK(parameter->whole().scalar_type() == parameters_.front()->whole().scalar_type(), "fsdp2",
-                   "'{}' and '{}' of one unit differ in dtype: gather them as units of their own", parameter->name(),
-                   parameters_.front()->name());
+    const at::Tensor& shard = parameter->sharded();
+    if (!shard.requires_grad()) continue;
+    if (first == nullptr) first = parameter;
+    REGATHER_CHECK(shard.scalar_type() == first->sharded().scalar_type(), "fsdp2",
+                   "one unit trains '{}' in {} and '{}' in {}: its gradients are reduced together, in one dtype",
+                   first->name(), c10::toString(first->sharded().scalar_type()), parameter->name(),
+                   c10::toString(shard.scalar_type()));
   }
 }
 
@@ -54,13 +61,17 @@ void Unit::drop_fetched() {
   gather_.reset();
 }
 
+void Unit::keep_gradients() {
+  for (ShardParameter* parameter : parameters_) parameter->keep_gradient();
+}
+
 std::optional<Reduction> Unit::start_reduction() {
   std::vector<ShardParameter*> with_gradient;
   std::vector<at::Tensor> gradients;
   for (ShardParameter* parameter : parameters_) {
-    if (!parameter->whole().grad().defined()) continue;
+    if (!parameter->has_gradient()) continue;
     with_gradient.push_back(parameter);
-    gradients.push_back(std::exchange(parameter->whole().mutable_grad(), at::Tensor()));
+    gradients.push_back(parameter->take_gradient());
   }
   if (with_gradient.empty()) return std::nullopt;
   return std::optional<Reduction>(std::in_place, world_, std::move(with_gradient), gradients);

@@ -26,7 +26,6 @@ class Unit {
   // What ran last; the hooks (schedule.h) move it on.
   enum class Phase { idle, forward, pre_backward, post_backward };
 
-  // All parameters must have one dtype, as FSDP2 wants it; throws Error otherwise.
   Unit(comm::World& world, std::string name, std::vector<ShardParameter*> parameters, bool reshard_after_forward,
        GatherCounts& counts);
 
@@ -35,6 +34,8 @@ class Unit {
   bool reshard_after_forward() const { return reshard_after_forward_; }
   bool is_whole() const { return is_whole_; }
   bool is_fetching() const { return gather_.has_value(); }
+  // Throws Error unless the trainable parameters' shards have one dtype, as FSDP2 wants it; frozen ones may differ.
+  void check_dtypes() const;
 
   // Starts the all-gather; no-op when it is under way or the unit is whole. A collective.
   void start_unshard();
@@ -45,6 +46,8 @@ class Unit {
   // Waits for an all-gather that nobody needed, if there is one.
   void drop_fetched();
 
+  // Ends a backward whose gradients are not reduced.
+  void keep_gradients();
   // Takes the gradients that backward left at whole parameters and starts to reduce them; parameters without one are
   // left out, on every rank alike or the collective does not match. Nothing when there is none.
   std::optional<Reduction> start_reduction();

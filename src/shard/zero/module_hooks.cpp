@@ -91,8 +91,8 @@ void ModuleHooks::register_external(ModuleState& module, ParamState& parameter) 
 
 void ModuleHooks::read(const at::Tensor& parameter) {
   ParamState* state = partition_.find(parameter);
-  if (state == nullptr || state->status != Status::not_available) return;
-  if (!reads_register_) {
+  if (state == nullptr || state->status == Status::available) return;
+  if (!reads_register_ || state->status == Status::inflight) {
     on_read_(*state, in_engine_forward_);
     return;
   }

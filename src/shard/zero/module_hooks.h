@@ -14,8 +14,8 @@ namespace regather::shard {
 
 class ModuleHooks {
  public:
-  // A partitioned parameter was read where nothing gathers it. `in_engine_forward`: inside the engine's forward, after
-  // a nested call of the root had ended.
+  // A partitioned parameter was read where nothing gathers it, or one in flight, for which nobody waits then.
+  // `in_engine_forward`: inside the engine's forward, after a nested call of the root had ended.
   using OnPartitionedRead = std::function<void(const ParamState&, bool in_engine_forward)>;
 
   ModuleHooks(Coordinator& coordinator, Partition& partition, model::Module& root, OnPartitionedRead on_read);

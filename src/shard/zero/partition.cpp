@@ -5,12 +5,24 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "case/fault.h"
 #include "shard/parameters.h"
 
 namespace regather::shard {
+namespace {
+
+void erase_gathered(std::vector<ParamState*>& states) {
+  std::erase_if(states, [](const ParamState* s) { return s->status != Status::not_available; });
+}
+
+void show_buffer(ParamState& state) {
+  state.parameter.set_data(state.gather_buffer.narrow(0, 0, state.numel).view(state.shape));
+}
+
+}  // namespace
 
 Partition::Partition(comm::World& world, const model::Module& root, int64_t persistence_threshold) : world_(world) {
   for (const auto& [name, parameter] : named_parameters_once(root)) {
@@ -54,7 +66,7 @@ ParamState* Partition::find(const at::Tensor& parameter) const {
 
 void Partition::start_gather(std::vector<ParamState*> states) {
   const at::NoGradGuard no_grad;
-  std::erase_if(states, [](const ParamState* s) { return s->status != Status::not_available; });
+  erase_gathered(states);
   if (states.empty()) return;
   std::sort(states.begin(), states.end(), [](const ParamState* a, const ParamState* b) { return a->id < b->id; });
   std::vector<at::Tensor> outputs;
@@ -64,34 +76,42 @@ void Partition::start_gather(std::vector<ParamState*> states) {
     outputs.push_back(state->gather_buffer);
     inputs.push_back(state->shard);
   }
-  const comm::Work work =
-      states.size() == 1 ? world_.all_gather(outputs[0], inputs[0]) : world_.all_gather(outputs, inputs);
+  const auto gather = std::make_shared<AllGather>();
+  gather->works = all_gather(outputs, inputs);
+  gather->states = states;
   for (ParamState* state : states) {
-    state->gather_work = work;
+    state->gather = gather;
     state->status = Status::inflight;
     ++gathers;
     gathered_bytes += static_cast<int64_t>(state->gather_buffer.nbytes());
   }
+  if (states.size() == 1) show_buffer(*states[0]);
   peak_gathered_bytes = std::max(peak_gathered_bytes, gathered_bytes);
 }
 
-void Partition::wait(ParamState& state) {
+void Partition::wait(const ParamState& state) {
   if (state.status != Status::inflight) return;
   const at::NoGradGuard no_grad;
-  state.gather_work->wait();
-  state.parameter.set_data(state.gather_buffer.narrow(0, 0, state.numel).view(state.shape));
-  state.gather_buffer = at::Tensor();
-  state.gather_work.reset();
-  state.status = Status::available;
+  const std::shared_ptr<AllGather> gather = state.gather;
+  for (const comm::Work& work : gather->works) work->wait();
+  for (ParamState* each : gather->states) {
+    show_buffer(*each);
+    each->gather_buffer = at::Tensor();
+    each->gather.reset();
+    each->status = Status::available;
+  }
 }
 
-void Partition::gather(const std::vector<ParamState*>& states) {
+void Partition::gather(std::vector<ParamState*> states) {
+  erase_gathered(states);
   start_gather(states);
-  for (ParamState* state : states) wait(*state);
+  for (const ParamState* state : states) wait(*state);
 }
 
 void Partition::release(ParamState& state) {
-  if (state.status != Status::available) return;
+  REGATHER_CHECK(state.status != Status::inflight, "zero3", "cannot free '{}': its all-gather is still in flight",
+                 state.name);
+  if (state.status == Status::not_available) return;
   REGATHER_CHECK(state.active_modules.empty(), "zero3",
                  "cannot free '{}': {} running module(s) still use it; end the gather scope outside their forward",
                  state.name, state.active_modules.size());
@@ -99,15 +119,35 @@ void Partition::release(ParamState& state) {
   gathered_bytes -= static_cast<int64_t>(state.parameter.storage().nbytes());
   state.parameter.set_data(at::empty({0}, state.shard.options()));
   state.status = Status::not_available;
+  state.freed_in_recompute = false;
   ++releases;
 }
 
+std::vector<comm::Work> Partition::all_gather(const std::vector<at::Tensor>& outputs,
+                                              const std::vector<at::Tensor>& inputs) {
+  std::map<at::ScalarType, std::vector<size_t>> by_dtype;
+  for (size_t i = 0; i < inputs.size(); ++i) by_dtype[inputs[i].scalar_type()].push_back(i);
+  std::vector<comm::Work> works(inputs.size());
+  for (const auto& [dtype, places] : by_dtype) {
+    std::vector<at::Tensor> to;
+    std::vector<at::Tensor> from;
+    for (const size_t i : places) {
+      to.push_back(outputs[i]);
+      from.push_back(inputs[i]);
+    }
+    const comm::Work work = to.size() == 1 ? world_.all_gather(to[0], from[0]) : world_.all_gather(to, from);
+    for (const size_t i : places) works[i] = work;
+  }
+  return works;
+}
+
 std::vector<std::pair<std::string, at::Tensor>> Partition::gather_copies(const std::vector<const ParamState*>& states,
-                                                                         std::vector<at::Tensor> shards) {
+                                                                         const std::vector<at::Tensor>& shards) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> wholes;
+  wholes.reserve(shards.size());
   for (const at::Tensor& shard : shards) wholes.push_back(at::empty({shard.numel() * world_.size()}, shard.options()));
-  if (!shards.empty()) world_.all_gather(wholes, shards)->wait();
+  for (const comm::Work& work : all_gather(wholes, shards)) work->wait();
   std::vector<std::pair<std::string, at::Tensor>> copies;
   for (size_t i = 0; i < states.size(); ++i) {
     copies.emplace_back(states[i]->name, wholes[i].narrow(0, 0, states[i]->numel).view(states[i]->shape));

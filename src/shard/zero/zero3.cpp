@@ -16,14 +16,18 @@ Zero3::Zero3(comm::World& world, model::Module& root, const BackendOptions& opti
       scale_(accumulation_.divisor()),
       policy_(options.release ? options.release : std::make_shared<ReleasePolicy>()),
       partition_(world, root, options.persistence_threshold),
-      coordinator_(world, partition_, *policy_,
-                   [this](const ParamState& state) { observe("recompute_freed_frozen", state.name); }),
+      coordinator_(world, partition_, *policy_, options,
+                   [this](const std::string& mechanism, const std::string& detail) { observe(mechanism, detail); }),
       hooks_(coordinator_, partition_, root,
              [this](const ParamState& state, bool in_engine_forward) {
-               observe(in_engine_forward ? "head_double_touch" : "head_read_partitioned", state.name);
+               observe(state.status == Status::inflight ? "head_read_inflight"
+                       : in_engine_forward              ? "head_double_touch"
+                                                        : "head_read_partitioned",
+                       state.name);
              }),
-      gradients_(world, partition_,
-                 [this](const ParamState& state) { observe("head_grad_on_partitioned", state.name); }) {}
+      gradients_(world, partition_, [this](const ParamState& state) {
+        observe(state.freed_in_recompute ? "recompute_freed_trainable" : "head_grad_on_partitioned", state.name);
+      }) {}
 
 Zero3::~Zero3() = default;
 
@@ -126,7 +130,8 @@ std::vector<std::string> Zero3::broken_invariants() {
     if (!state->active_modules.empty()) {
       broken.push_back(fmt::format("{} is still in use by {} module(s)", state->name, state->active_modules.size()));
     }
-    if (state->status != Status::not_available && !state->persist) {
+    if (state->status == Status::inflight) broken.push_back(fmt::format("{} is still in flight", state->name));
+    if (state->status == Status::available && !state->persist) {
       broken.push_back(fmt::format("{} is still gathered", state->name));
     }
     if (state->parameter.grad().defined())
@@ -138,6 +143,8 @@ std::vector<std::string> Zero3::broken_invariants() {
 void Zero3::count() {
   counters_["gathers"] = static_cast<double>(partition_.gathers);
   counters_["releases"] = static_cast<double>(partition_.releases);
+  counters_["prefetches"] = static_cast<double>(coordinator_.prefetches);
+  counters_["prefetches_unused"] = static_cast<double>(coordinator_.prefetches_unused);
   counters_["peak_gathered_bytes"] = static_cast<double>(partition_.peak_gathered_bytes);
 }
 

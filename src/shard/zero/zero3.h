@@ -29,6 +29,10 @@ class Zero3 : public Backend {
   Named full_parameters() override;
   std::vector<std::string> broken_invariants() override;
 
+  // The life of the parameters, to look at.
+  const Partition& partition() const { return partition_; }
+  const Coordinator& coordinator() const { return coordinator_; }
+
  private:
   void count();
 
