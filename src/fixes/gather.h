@@ -14,7 +14,7 @@ namespace regather::fixes {
 class Gather : public loss::HeadScope {
  public:
   explicit Gather(shard::Backend& backend) : backend_(backend) {}
-  at::Tensor around(const std::vector<at::Tensor>& parameters, const std::function<at::Tensor()>& body) override;
+  at::Tensor around(const std::vector<at::Tensor>& parameters, const loss::HeadBody& body) override;
 
  private:
   shard::Backend& backend_;

@@ -4,8 +4,8 @@
 
 namespace regather::fixes {
 
-at::Tensor Redirect::enter(shard::Backend& backend, const std::function<at::Tensor()>& body) {
-  return backend.forward(body);
+at::Tensor Redirect::enter(shard::Backend& backend, const Body& body) {
+  return backend.forward([&] { return body(/*root_runs=*/true); });
 }
 
 }  // namespace regather::fixes

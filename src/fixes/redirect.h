@@ -11,7 +11,7 @@ namespace regather::fixes {
 
 class Redirect : public shard::EntryPolicy {
  public:
-  at::Tensor enter(shard::Backend& backend, const std::function<at::Tensor()>& body) override;
+  at::Tensor enter(shard::Backend& backend, const Body& body) override;
 };
 
 }  // namespace regather::fixes

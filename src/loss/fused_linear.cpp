@@ -116,6 +116,10 @@ std::vector<Tensor> HeadParameters::defined() const {
   return all;
 }
 
+HeadParameters HeadParameters::of(const std::vector<Tensor>& defined) {
+  return {defined.at(0), defined.size() > 1 ? defined[1] : Tensor()};
+}
+
 HeadParameters read_head(model::Linear& head) { return {head.weight(), head.bias()}; }
 
 Tensor take(const Tensor& rows, const Chunk& chunk) {

@@ -22,6 +22,8 @@ struct HeadParameters {
   at::Tensor bias;    // [V] or undefined
 
   std::vector<at::Tensor> defined() const;
+  // From what defined() gave.
+  static HeadParameters of(const std::vector<at::Tensor>& defined);
 };
 HeadParameters read_head(model::Linear& head);
 

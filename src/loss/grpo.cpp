@@ -49,7 +49,9 @@ Tensor grpo_fused(const HeadInput& policy, const Batch& batch) {
     return ChunkValue{(tokens * share).sum(), slope * share};
   };
   const HeadParameters head = read_head(policy.head);
-  return policy.scope.around(head.defined(), [&] { return fused_linear(hidden, head, problem); });
+  return policy.scope.around(head.defined(), [&](const std::vector<Tensor>& parameters) {
+    return fused_linear(hidden, HeadParameters::of(parameters), problem);
+  });
 }
 
 ClippedTokens grpo_clipped(const Tensor& log_probabilities, const Batch& batch) {

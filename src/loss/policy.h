@@ -10,14 +10,17 @@
 
 namespace regather::loss {
 
+// A use of the head's parameters: it is given them.
+using HeadBody = std::function<at::Tensor(const std::vector<at::Tensor>& parameters)>;
+
 // Surrounds each direct use of the head's parameters by a loss.
 class HeadScope {
  public:
   virtual ~HeadScope() = default;
-  // `parameters` were read from the head just before; `body` reads them. By default nothing is gathered.
-  virtual at::Tensor around(const std::vector<at::Tensor>& parameters, const std::function<at::Tensor()>& body) {
-    static_cast<void>(parameters);
-    return body();
+  // `parameters` were read from the head just before. `body` is given those to use, in the same order: by default the
+  // very same, as they are.
+  virtual at::Tensor around(const std::vector<at::Tensor>& parameters, const HeadBody& body) {
+    return body(parameters);
   }
 };
 

@@ -22,17 +22,21 @@ Tensor fused_preference(const HeadInput& policy, const HeadInput& reference, con
   }
   const HeadParameters head = read_head(policy.head);
   const HeadParameters reference_head = read_head(reference.head);
-  problem.loss = [&](const Tensor& log_probabilities, size_t chunk) {
-    const at::NoGradGuard no_grad;
-    const Tensor theirs = row_log_probabilities(take(reference_hidden, problem.chunks[chunk]), reference_head,
-                                                take(problem.targets, problem.chunks[chunk]));
-    const ChunkValue sums =
-        value(log_probabilities.view({-1, length}).sum(-1), theirs.view({-1, length}).sum(-1), chunk);
-    return ChunkValue{sums.loss, sums.gradient.unsqueeze(1).expand({-1, length}).reshape({-1})};
+  const auto scored = [&](const HeadParameters& own, const HeadParameters& other) {
+    problem.loss = [&](const Tensor& log_probabilities, size_t chunk) {
+      const at::NoGradGuard no_grad;
+      const Tensor theirs = row_log_probabilities(take(reference_hidden, problem.chunks[chunk]), other,
+                                                  take(problem.targets, problem.chunks[chunk]));
+      const ChunkValue sums =
+          value(log_probabilities.view({-1, length}).sum(-1), theirs.view({-1, length}).sum(-1), chunk);
+      return ChunkValue{sums.loss, sums.gradient.unsqueeze(1).expand({-1, length}).reshape({-1})};
+    };
+    return fused_linear(hidden, own, problem, other);
   };
-  return policy.scope.around(head.defined(), [&] {
-    return reference.scope.around(reference_head.defined(),
-                                  [&] { return fused_linear(hidden, head, problem, reference_head); });
+  return policy.scope.around(head.defined(), [&](const std::vector<Tensor>& own) {
+    return reference.scope.around(reference_head.defined(), [&](const std::vector<Tensor>& other) {
+      return scored(HeadParameters::of(own), HeadParameters::of(other));
+    });
   });
 }
 

@@ -32,8 +32,9 @@ Tensor sft_eager(const Tensor& logits, const Tensor& labels) {
 
 Tensor sft_fused(const Tensor& hidden, model::Linear& head, const Tensor& labels, HeadScope& scope) {
   const HeadParameters read = read_head(head);
-  return scope.around(read.defined(), [&] {
-    return fused_linear_cross_entropy(predicting_rows(hidden), read.weight, read.bias, predicted_rows(labels),
+  return scope.around(read.defined(), [&](const std::vector<Tensor>& parameters) {
+    const HeadParameters used = HeadParameters::of(parameters);
+    return fused_linear_cross_entropy(predicting_rows(hidden), used.weight, used.bias, predicted_rows(labels),
                                       kFusedRows);
   });
 }
@@ -50,9 +51,10 @@ Tensor sft_chunked(const Tensor& hidden, model::Linear& head, const Tensor& labe
     const int64_t rows = std::min(kChunkedRows, kept.size(0) - start);
     const Tensor target = kept.narrow(0, start, rows);
     const auto chunk = [read, target, &scope](const Tensor& x) {
-      const Tensor logits = scope.around(read.defined(), [&] {
-        const Tensor product = at::matmul(x, read.weight.t());
-        return read.bias.defined() ? product + read.bias : product;
+      const Tensor logits = scope.around(read.defined(), [&](const std::vector<Tensor>& parameters) {
+        const HeadParameters used = HeadParameters::of(parameters);
+        const Tensor product = at::matmul(x, used.weight.t());
+        return used.bias.defined() ? product + used.bias : product;
       });
       return at::nll_loss(at::log_softmax(logits, -1), target, {}, at::Reduction::Sum);
     };

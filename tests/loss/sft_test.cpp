@@ -86,9 +86,9 @@ TEST(SftEdges, AnEmptiedWeightFailsAsUpstreamsTextSays) {
 // A scope that counts: forward and recompute of each chunk enter it.
 TEST(SftEdges, ChunkedEntersItsScopeAgainInTheRecompute) {
   struct Counting : HeadScope {
-    Tensor around(const std::vector<Tensor>&, const std::function<Tensor()>& body) override {
+    Tensor around(const std::vector<Tensor>& parameters, const HeadBody& body) override {
       ++entered;
-      return body();
+      return body(parameters);
     }
     int entered = 0;
   } counting;
