@@ -58,7 +58,7 @@ const std::vector<Field>& fields() {
       field<&Case::frozen>("frozen", {"none", "norms", "lora", "head", "embedding", "quantised"}),
       field<&Case::head>("head", {"untied", "tied"}),
       field<&Case::head_bias>("head_bias", {"no", "yes"}),
-      field<&Case::call>("call", {"direct", "engine"}),
+      field<&Case::call>("call", {"direct", "engine", "method"}),
       field<&Case::reference>("reference", {"separate", "shared"}),
       field<&Case::dtype>("dtype", {"fp32", "bf16", "fp16"}),
       world_field(),
@@ -66,7 +66,11 @@ const std::vector<Field>& fields() {
       field<&Case::persistence>("persistence", {"0", "upstream", "huge"}),
       field<&Case::early_stop>("early_stop", {"on", "off"}),
       field<&Case::input_grad>("input_grad", {"yes", "no"}),
-      field<&Case::checkpoint_at>("checkpoint_at", {"forward", "call"}),
+      field<&Case::checkpoint_at>("checkpoint_at", {"forward", "call", "parent"}),
+      field<&Case::unit>("unit", {"layers", "head", "head_full_tensor"}),
+      field<&Case::two_passes>("passes", {"1", "2"}),
+      field<&Case::layer_input>("layer_input", {"same", "fp32"}),
+      field<&Case::fully_shard>("fully_shard", {"2.11", "2.10"}),
   };
   return all;
 }
@@ -176,12 +180,16 @@ std::optional<std::string> illegal(const Case& c) {
     return "call=engine with fix redirect: the loss already runs inside the wrapper's forward, there is nothing to "
            "redirect";
   }
+  if (c.call == Call::method && c.has("redirect")) {
+    return "call=method with fix redirect: the method is called on the wrapped model itself, there is nothing to "
+           "redirect; forward_method registers it";
+  }
   if (c.reference == Reference::shared && c.loss != Loss::dpo && c.loss != Loss::kto) {
     return "reference=shared: only dpo and kto have a reference model";
   }
-  if (c.reference == Reference::shared && c.frozen != Frozen::lora) {
-    return "reference=shared without frozen=lora: the shared reference is the policy with its adapters off, and there "
-           "are none";
+  if (c.reference == Reference::shared && c.frozen != Frozen::lora && c.frozen != Frozen::quantised) {
+    return "reference=shared without frozen=lora or quantised: the shared reference is the policy with its adapters "
+           "off, and there are none";
   }
   return std::nullopt;
 }

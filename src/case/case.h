@@ -14,12 +14,15 @@ enum class Kernel { fused, eager, chunked };
 enum class Checkpoint { none, reentrant, nonreentrant };
 enum class Frozen { none, norms, lora, head, embedding, quantised };
 enum class Head { untied, tied };
-enum class Call { direct, engine };
+enum class Call { direct, engine, method };
 enum class Reference { separate, shared };
 enum class DType { fp32, bf16, fp16 };
 enum class Accumulate { one, two, manual2 };
 enum class Persistence { zero, upstream, huge };
-enum class CheckpointAt { forward, call };
+enum class CheckpointAt { forward, call, parent };
+enum class Unit { layers, head, head_full_tensor };
+enum class LayerInput { same, fp32 };
+enum class FullyShard { v2_11, v2_10 };
 
 // Names of fixes, sorted, without repeats.
 using Fixes = std::vector<std::string>;
@@ -41,6 +44,11 @@ struct Case {
   bool early_stop = true;
   bool input_grad = true;
   CheckpointAt checkpoint_at = CheckpointAt::forward;
+  // FSDP2. head: the head is a unit of its own, its weight read as it is, or through full_tensor().
+  Unit unit = Unit::layers;
+  bool two_passes = false;                     // the batch goes through the decoder in two halves before one backward
+  LayerInput layer_input = LayerInput::same;   // fp32: hidden states enter each decoder layer in float32
+  FullyShard fully_shard = FullyShard::v2_11;  // the release of torch whose FSDP2 it is
   Fixes fixes{};
 
   bool has(std::string_view fix) const;

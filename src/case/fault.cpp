@@ -21,7 +21,8 @@ bool shards_parameters(const Case& c) { return c.backend == Backend::zero3 || is
 bool is_sharded(const Case& c) { return shards_optimizer_alone(c) || shards_parameters(c); }
 bool has_peers(const Case& c) { return c.world > 1; }
 bool is_fused(const Case& c) { return c.kernel == Kernel::fused; }
-bool trains_head(const Case& c) { return c.frozen != Frozen::head && c.frozen != Frozen::lora; }
+bool trains_base(const Case& c) { return c.frozen != Frozen::lora && c.frozen != Frozen::quantised; }
+bool trains_head(const Case& c) { return c.frozen != Frozen::head && trains_base(c); }
 // The KL term is a mean over ranks, reduced in the step.
 bool has_kl(const Case& c) { return c.loss == Loss::kto; }
 bool any(const Case&) { return true; }
@@ -48,7 +49,7 @@ constexpr Seed kSeeds[] = {
      [](const Case& c) { return is_fused(c) && trains_head(c); }},
     {Fault::skip_mask, "skip_mask", "loss: masked positions count as targets", any},
     {Fault::stale_shard, "stale_shard", "ZeRO, FSDP2: the step does not reach one parameter (of a shard)",
-     [](const Case& c) { return is_sharded(c) && c.frozen != Frozen::lora; }},
+     [](const Case& c) { return is_sharded(c) && trains_base(c); }},
     {Fault::keep_gradients, "keep_gradients", "all but ZeRO-3: gradients are not cleared between steps",
      [](const Case& c) { return c.backend != Backend::zero3; }},
     {Fault::late_rank_scale, "late_rank_scale",
@@ -83,6 +84,7 @@ std::vector<Case> make_panel() {
     add({.backend = backend, .kernel = Kernel::chunked});
     add({.backend = backend, .head = Head::tied});
     add({.backend = backend, .head_bias = true});
+    add({.backend = backend, .frozen = Frozen::quantised});
     add({.backend = backend, .world = 1});
     add({.backend = backend, .world = 4});
     add({.backend = backend, .accumulate = Accumulate::two});

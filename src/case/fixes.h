@@ -18,7 +18,7 @@ const std::vector<FixInfo>& known_fixes();
 
 // The set that `--fixes on` applies (interfaces.md): it depends on backend and loss alone.
 Fixes recommended_fixes(Backend backend, Loss loss);
-// The same for one case: less redirect where call=engine excludes it.
+// The same for one case: less redirect where the call excludes it.
 Fixes recommended_fixes(const Case& c);
 
 // "a+b" or "none"; throws UsageError for a name that is not a fix. Sorted on return.

@@ -9,7 +9,11 @@
 namespace regather {
 namespace {
 
-constexpr std::array<std::string_view, 4> kBuiltFixes{"gather", "kl_backbone", "recompute_hold", "redirect"};
+using namespace std::string_view_literals;
+
+constexpr std::array kBuiltFixes{"forward_method"sv,    "gather"sv,         "kl_backbone"sv,
+                                 "recompute_cast"sv,    "recompute_hold"sv, "recompute_rearm"sv,
+                                 "recompute_unshard"sv, "redirect"sv,       "unshard_head"sv};
 
 std::string value_of(const Case& c, std::string_view axis) {
   for (const AxisValue& v : axis_values(c)) {
@@ -31,8 +35,9 @@ std::optional<std::string> unsupported(const Case& c) {
     return fmt::format("the chunked kernel (a checkpoint a chunk) computes sft alone, not {}", value_of(c, "loss"));
   }
   if (c.dtype == DType::fp16) return missing("dtype fp16");
-  if (c.dtype == DType::bf16 && c.backend == Backend::fsdp2) return missing("dtype bf16 on fsdp2");
-  if (c.frozen == Frozen::quantised) return missing("a quantised frozen base");
+  if (c.unit != Unit::layers && c.head == Head::tied) {
+    return "a tied head is the embedding's parameter, which the root's unit has: it cannot be a unit of its own";
+  }
   for (const std::string& fix : c.fixes) {
     if (std::ranges::find(kBuiltFixes, fix) == kBuiltFixes.end()) return missing(fmt::format("fix {}", fix));
   }

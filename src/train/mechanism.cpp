@@ -44,17 +44,28 @@ std::string mechanism_of(const Departure& departure, const Evidence& evidence) {
       ((error && signature.phase == Phase::backward) || evidence.missing_gradients)) {
     return "no_grad_input";
   }
+  if (error && signature.phase == Phase::backward && saw("recompute_dtype")) return "recompute_dtype";
   if (error && signature.type.ends_with("CheckpointError")) {
     return saw("recompute_freed_frozen") ? "recompute_freed_frozen" : "recompute_changed";
+  }
+  if (error && signature.phase == Phase::backward && saw("recompute_freed_trainable")) {
+    return "recompute_freed_trainable";
   }
   if (error && (signature.phase == Phase::forward || signature.phase == Phase::backward) && saw("head_double_touch")) {
     return "head_double_touch";
   }
   if (error && signature.phase == Phase::forward && saw("head_read_partitioned")) return "head_read_partitioned";
-  if (error && signature.phase == Phase::forward && saw("mixed_dtensor")) return "mixed_dtensor";
+  if (error && (signature.phase == Phase::forward || signature.phase == Phase::backward) && saw("mixed_dtensor")) {
+    return "mixed_dtensor";
+  }
   if (error && signature.phase == Phase::backward && saw("head_grad_on_partitioned")) return "head_grad_on_partitioned";
   if (error && signature.phase == Phase::backward && evidence.gradient_twice) return "reduced_twice";
   if (departure.outcome == Outcome::wrong_gradient && saw("reducer_unarmed")) return "reducer_unarmed";
+  if ((departure.outcome == Outcome::wrong_gradient || (error && signature.phase == Phase::backward)) &&
+      saw("unit_bypassed")) {
+    return "unit_bypassed";
+  }
+  if (departure.outcome == Outcome::wrong_gradient && saw("recompute_unhooked")) return "recompute_unhooked";
   if (departure.outcome == Outcome::wrong_gradient && saw("accumulation_scaled")) return "accumulation_scaled";
   if (error && signature.phase == Phase::forward && evidence.checkpoint_without_graph) return "no_grad_input";
   if (departure.outcome == Outcome::invariant && signature.phase == Phase::invariant) return "lifecycle";

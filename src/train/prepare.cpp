@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "autograd/checkpoint.h"
+#include "model/quantise.h"
 #include "train/precision.h"
 
 namespace regather::train {
@@ -38,13 +39,25 @@ model::BlockRunner checkpointer(const Case& c) {
   };
 }
 
+// What dtype packed weights pass for (bitsandbytes' quant_storage): bytes, but for FSDP2, which shards no integers,
+// that in which parameters are gathered.
+at::ScalarType packed_storage(Backend backend, const Precision& dtypes) {
+  return backend == Backend::fsdp2 ? dtypes.computed : at::kByte;
+}
+
 void add_checkpoints(model::CausalLM& model, const Case& c) {
   if (c.checkpoint == Checkpoint::none) return;
-  if (c.checkpoint_at == CheckpointAt::call) {
-    model.backbone().run_layer = checkpointer(c);
-    return;
+  switch (c.checkpoint_at) {
+    case CheckpointAt::forward:
+      for (const auto& layer : model.backbone().layers()) layer->run_forward = checkpointer(c);
+      break;
+    case CheckpointAt::call:
+      model.backbone().run_layer = checkpointer(c);
+      break;
+    case CheckpointAt::parent:
+      model.backbone().run_layers = checkpointer(c);
+      break;
   }
-  for (const auto& layer : model.backbone().layers()) layer->run_forward = checkpointer(c);
 }
 
 }  // namespace
@@ -57,10 +70,12 @@ void freeze(model::CausalLM& model, Frozen frozen) {
 }
 
 std::shared_ptr<model::CausalLM> prepare_model(const Setting& setting, const Case& c) {
-  std::shared_ptr<model::CausalLM> model =
-      model::clone_as(*setting.initial, precision(c, setting.initial->config().layers).stored);
+  const Precision dtypes = precision(c, setting.initial->config().layers);
+  std::shared_ptr<model::CausalLM> model = model::clone_as(*setting.initial, dtypes.stored);
+  if (c.frozen == Frozen::quantised) model::quantise(*model, packed_storage(c.backend, dtypes));
   freeze(*model, c.frozen);
   add_checkpoints(*model, c);
+  if (c.layer_input == LayerInput::fp32) model->backbone().layer_input = at::kFloat;
   if (c.input_grad) {
     // transformers' enable_input_require_grads; before the backend's hooks, as a trainer registers it.
     model->backbone().embedding().add_post_forward([](model::Module&, const at::Tensor& embedded) {

@@ -7,11 +7,11 @@
 
 namespace regather::train {
 
-// Sets requires_grad of every parameter. norms: names with "norm" frozen; lora: all but the adapters frozen.
+// Sets requires_grad of every parameter. norms: names with "norm" frozen; lora, quantised: all but the adapters frozen.
 void freeze(model::CausalLM& model, Frozen frozen);
 
 // A copy of the setting's model, stored as the case's dtype asks, with the case's frozen set, checkpoints and
-// input_grad.
+// input_grad; quantised: its base packed.
 std::shared_ptr<model::CausalLM> prepare_model(const Setting& setting, const Case& c);
 
 }  // namespace regather::train

@@ -6,7 +6,6 @@
 #include <map>
 #include <new>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "autograd/checkpoint.h"
@@ -15,9 +14,12 @@
 #include "case/fault.h"
 #include "comm/errors.h"
 #include "fixes/fixes.h"
+#include "shard/fsdp2/fsdp2.h"
 #include "train/compare.h"
+#include "train/head_full_tensor.h"
 #include "train/mechanism.h"
 #include "train/merge.h"
+#include "train/persistence.h"
 #include "train/precision.h"
 #include "train/prepare.h"
 #include "train/step_loss.h"
@@ -26,19 +28,6 @@ namespace regather::train {
 namespace {
 
 using at::Tensor;
-
-// stage3_param_persistence_threshold: DeepSpeed's default is 100,000 elements.
-int64_t persistence_threshold(const Case& c) {
-  switch (c.persistence) {
-    case Persistence::zero:
-      return 0;
-    case Persistence::upstream:
-      return 100'000;
-    case Persistence::huge:
-      break;
-  }
-  return INT64_MAX;
-}
 
 class RankRun {
  public:
@@ -84,8 +73,8 @@ class RankRun {
   std::shared_ptr<model::CausalLM> reference_model_;
   std::unique_ptr<shard::Backend> reference_backend_;
   std::unique_ptr<loss::HeadScope> reference_scope_;
-  std::map<std::string, int> hook_calls_;  // of each trainable parameter in the current backward
-  std::set<std::string> hooked_twice_;     // parameters whose hook fired more than once in a backward of the step
+  std::map<std::string, int> hook_calls_;       // of each trainable parameter in the current backward
+  std::map<std::string, int> most_hook_calls_;  // in any one backward of the step
   int64_t without_graph_at_start_ = autograd::reentrant_calls_without_graph();
 
   int step_ = 0;
@@ -116,7 +105,8 @@ void RankRun::depart(Outcome outcome, std::string type, std::string text, bool m
   }
   evidence.checkpoint_without_graph = autograd::reentrant_calls_without_graph() > without_graph_at_start_;
   evidence.missing_gradients = missing;
-  evidence.gradient_twice = !hooked_twice_.empty();
+  evidence.gradient_twice =
+      std::any_of(most_hook_calls_.begin(), most_hook_calls_.end(), [](const auto& calls) { return calls.second > 1; });
   departure.signature.mechanism = mechanism_of(departure, evidence);
   departures_.push_back(std::move(departure));
 }
@@ -125,7 +115,10 @@ shard::BackendOptions RankRun::backend_options() const {
   shard::BackendOptions options;
   options.optimizer = setting_.optimizer;
   options.accumulation = {.steps = micro_batches_of(case_), .divides = case_.accumulate != Accumulate::manual2};
-  options.persistence_threshold = persistence_threshold(case_);
+  set_persistence(options, case_.persistence);
+  if (case_.backend == Backend::fsdp2 && precision_.computed != precision_.stored) {
+    options.precision = {.param_dtype = precision_.computed, .reduce_dtype = precision_.stored};
+  }
   return options;
 }
 
@@ -134,14 +127,22 @@ void RankRun::build() {
   for (const auto& [name, parameter] : model::distinct_parameters(*model_)) {
     if (!parameter.requires_grad()) continue;
     parameter.register_hook([this, key = name](const Tensor&) {
-      if (++hook_calls_[key] > 1) hooked_twice_.insert(key);
+      most_hook_calls_[key] = std::max(most_hook_calls_[key], ++hook_calls_[key]);
     });
   }
   shard::BackendOptions options = backend_options();
   options.release = fixes::release_policy(case_);
+  options.head_unit = case_.unit != Unit::layers;
+  options.recompute = fixes::recompute_policy(case_, case_.fully_shard == FullyShard::v2_10
+                                                         ? std::make_shared<shard::RecomputeBefore211>()
+                                                         : std::make_shared<shard::RecomputePolicy>());
   backend_ = shard::make_backend(case_.backend, world_, *model_, options);
   entry_ = fixes::entry_policy(case_);
   scope_ = fixes::head_scope(case_, *backend_);
+  if (const auto* fsdp = dynamic_cast<shard::Fsdp2*>(backend_.get());
+      fsdp != nullptr && case_.unit == Unit::head_full_tensor && !case_.has("unshard_head")) {
+    scope_ = std::make_unique<HeadFullTensor>(*fsdp);
+  }
   kl_forward_ = fixes::kl_forward(case_);
   if (has_reference(case_.loss) && case_.reference == regather::Reference::separate) build_reference();
 }
@@ -170,8 +171,7 @@ Tensor RankRun::forward(const loss::Batch& batch) {
                         .mean_over_ranks = [this](const Tensor& value) { return mean_over_ranks(value); }};
   const auto loss = [&](bool root_runs) { return compute_loss(parts, case_, batch, root_runs); };
   if (case_.call == Call::engine) return backend_->forward([&] { return loss(/*root_runs=*/true); });
-  const bool redirected = case_.has("redirect");
-  return entry_->enter(*backend_, [&] { return loss(redirected); });
+  return entry_->enter(*backend_, loss);
 }
 
 void RankRun::check_loss(double want, const Tensor& loss) {
@@ -239,18 +239,26 @@ void RankRun::check_gradients(int step) {
   if (std::any_of(hashes.begin(), hashes.end(), [&](int64_t h) { return h != hashes.front(); })) {
     depart(Outcome::invariant, "gradients across ranks", "the ranks hold different gradients");
   }
-  for (const std::string& name : hooked_twice_) {
-    depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired more than once in one backward", name));
+  // Each pass through a reentrant checkpoint has a backward of its own, which brings its share of every gradient.
+  const int allowed = case_.checkpoint == Checkpoint::reentrant && case_.two_passes ? 2 : 1;
+  for (const auto& [name, calls] : most_hook_calls_) {
+    if (calls <= allowed) continue;
+    depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired {} times in one backward", name, calls));
   }
 }
 
 void RankRun::check_update(int step, const shard::Named& before) {
-  const auto& want = reference_.steps[static_cast<size_t>(step)].updates;
+  const ReferenceStep& right = reference_.steps[static_cast<size_t>(step)];
   std::map<std::string, Tensor> start(before.begin(), before.end());
   double worst = 0;
   std::string worst_name;
   for (const auto& [name, after] : backend_->full_parameters()) {
-    const double share = update_share(start.at(name), after, want.at(name), precision_.tolerance, precision_.rounding);
+    // What is frozen keeps its bytes, which in a packed weight are no numbers.
+    const bool trains = right.gradients.contains(name);
+    const double share =
+        trains ? update_share(start.at(name), after, right.updates.at(name), precision_.tolerance, precision_.rounding)
+        : digest(start.at(name), 0) == digest(after, 0) ? 0.0
+                                                        : INFINITY;
     if (!(share <= worst)) {
       worst = share;
       worst_name = name;
@@ -300,7 +308,7 @@ void RankRun::micro_step(int step, int micro) {
 void RankRun::train_step(int step) {
   enter(step, Phase::forward);
   backend_->zero_gradients();
-  hooked_twice_.clear();
+  most_hook_calls_.clear();
   for (int micro = 0; micro < micro_batches_of(case_); ++micro) micro_step(step, micro);
 
   enter(step, Phase::gradients);

@@ -8,6 +8,7 @@
 #include "case/support.h"
 #include "comm/launch.h"
 #include "model/checkpoint_files.h"
+#include "model/quantise.h"
 #include "train/given.h"
 #include "train/merge.h"
 #include "train/rank_run.h"
@@ -17,9 +18,16 @@ namespace {
 
 constexpr int64_t kLoraRank = 4;
 
+// The frozen sets fall into three by the model that they start from.
+enum class Base { plain, adapted, quantised };
+Base base_of(Frozen frozen) {
+  if (frozen == Frozen::quantised) return Base::quantised;
+  return frozen == Frozen::lora ? Base::adapted : Base::plain;
+}
+
 std::string setting_key(const Case& c, const RunOptions& options) {
   return fmt::format("{}|{}|{}|{}|{}", options.model ? options.model->string() : "", options.seed, c.head == Head::tied,
-                     c.head_bias, c.frozen == Frozen::lora);
+                     c.head_bias, static_cast<int>(base_of(c.frozen)));
 }
 
 // What is right is computed without the seeded fault.
@@ -63,10 +71,11 @@ std::shared_ptr<const Setting> Runner::setting(const Case& c, const RunOptions& 
   // The case's axes decide, whatever the folder says: a tied checkpoint's head starts as a copy of its embedding.
   config.tied = c.head == Head::tied;
   config.head_bias = c.head_bias;
-  if (c.frozen == Frozen::lora) config.lora_rank = kLoraRank;
+  if (base_of(c.frozen) != Base::plain) config.lora_rank = kLoraRank;
   auto initial = std::make_shared<model::CausalLM>(config);
   model::initialise(*initial, options.seed);
   if (options.model) model::load_weights(*initial, *options.model);
+  if (base_of(c.frozen) == Base::quantised) model::round_to_quantised(*initial);
   auto made = std::make_shared<Setting>();
   made->initial = initial;
   made->reference = make_reference_model(*initial, options.seed);

@@ -18,7 +18,9 @@ constexpr int kSteps = 2;
 inline int micro_batches_of(const Case& c) { return c.accumulate == Accumulate::one ? 1 : 2; }
 
 struct Setting {
-  std::shared_ptr<const model::CausalLM> initial;    // float32; every rank and the reference start from a copy
+  // float32; every rank and the reference start from a copy. For frozen=quantised the base holds values that packing
+  // keeps: the ranks pack it, the reference computes with the same values dense.
+  std::shared_ptr<const model::CausalLM> initial;
   std::shared_ptr<const model::CausalLM> reference;  // the model that dpo and kto compare with (given.h)
   loss::BatchShape batch;
   shard::OptimizerOptions optimizer{.lr = 5e-3};

@@ -1,6 +1,7 @@
 #include "train/step_loss.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 
 #include "base/error.h"
 #include "loss/dpo.h"
@@ -42,22 +43,36 @@ Tensor kl_term(const LossParts& parts, const Case& c, const loss::Batch& batch) 
   return loss::kto_kl(parts.mean_over_ranks(loss::kto_log_ratio(policy, reference, batch.mismatched_labels)));
 }
 
+// passes=2: the first half of the sequences, then the second, before one backward.
+template <typename Function>
+Tensor in_passes(const Case& c, const Tensor& input_ids, Function&& function) {
+  if (!c.two_passes) return function(input_ids);
+  const std::vector<Tensor> halves = input_ids.chunk(2);
+  const Tensor first = function(halves[0]);
+  return at::cat({first, function(halves[1])});
+}
+
 Tensor eager(const LossParts& parts, const Case& c, const loss::Batch& batch, bool root_runs) {
-  const auto own_forward = [&](model::CausalLM& model, bool running) {
-    return running ? model.forward(batch.input_ids) : model(batch.input_ids);
+  const auto own_forward = [](model::CausalLM& model, bool running, const Tensor& ids) {
+    return running ? model.forward(ids) : model(ids);
   };
-  const Tensor logits = own_forward(parts.model, root_runs);
+  const Tensor logits =
+      in_passes(c, batch.input_ids, [&](const Tensor& ids) { return own_forward(parts.model, root_runs, ids); });
   const Tensor kl = kl_term(parts, c, batch);
   const auto reference_logits = [&] {
     return on_reference(parts, [&](model::CausalLM& model, loss::HeadScope&) {
-      return own_forward(model, root_runs && &model == &parts.model);
+      return own_forward(model, root_runs && &model == &parts.model, batch.input_ids);
     });
   };
   return loss_from_logits(c.loss, logits, batch, reference_logits, kl);
 }
 
+Tensor policy_hidden(const LossParts& parts, const Case& c, const loss::Batch& batch) {
+  return in_passes(c, batch.input_ids, [&](const Tensor& ids) { return parts.model.backbone()(ids); });
+}
+
 Tensor fused(const LossParts& parts, const Case& c, const loss::Batch& batch) {
-  const Tensor hidden = parts.model.backbone()(batch.input_ids);
+  const Tensor hidden = policy_hidden(parts, c, batch);
   const loss::HeadInput policy{hidden, parts.model.head(), parts.scope};
   if (c.loss == Loss::sft) return loss::sft_fused(hidden, parts.model.head(), batch.labels, parts.scope);
   if (c.loss == Loss::grpo) return loss::grpo_fused(policy, batch);
@@ -82,7 +97,7 @@ Tensor compute_loss(const LossParts& parts, const Case& c, const loss::Batch& ba
       return eager(parts, c, batch, root_runs);
     case Kernel::chunked:
       REGATHER_CHECK(c.loss == Loss::sft, "loss", "the chunked kernel computes sft alone");
-      return loss::sft_chunked(parts.model.backbone()(batch.input_ids), parts.model.head(), batch.labels, parts.scope);
+      return loss::sft_chunked(policy_hidden(parts, c, batch), parts.model.head(), batch.labels, parts.scope);
     case Kernel::fused:
       break;
   }

@@ -22,9 +22,12 @@ TEST(Legality, CombinationsThatMeanNothing) {
   EXPECT_FALSE(illegal(with({{"head", "tied"}, {"frozen", "embedding"}})));
   EXPECT_TRUE(illegal(with({{"call", "engine"}}, {"redirect"})));
   EXPECT_FALSE(illegal(with({{"call", "engine"}}, {"gather"})));
+  EXPECT_TRUE(illegal(with({{"backend", "fsdp2"}, {"call", "method"}}, {"redirect"})));
+  EXPECT_FALSE(illegal(with({{"backend", "fsdp2"}, {"call", "method"}}, {"forward_method"})));
   EXPECT_TRUE(illegal(with({{"loss", "sft"}, {"reference", "shared"}, {"frozen", "lora"}})));
   EXPECT_TRUE(illegal(with({{"loss", "dpo"}, {"reference", "shared"}})));
   EXPECT_FALSE(illegal(with({{"loss", "dpo"}, {"reference", "shared"}, {"frozen", "lora"}})));
+  EXPECT_FALSE(illegal(with({{"loss", "kto"}, {"reference", "shared"}, {"frozen", "quantised"}})));
 }
 
 TEST(Legality, AnAxisWithoutMeaningForABackendIsLegal) {
@@ -37,11 +40,10 @@ TEST(Support, SaysWhatIsMissing) {
   EXPECT_EQ(unsupported(parse_id("zero3/sft/fix=recompute_owner")),
             "fix recompute_owner is not in the reference runtime yet");
   EXPECT_TRUE(unsupported(parse_id("zero3/sft/dtype=fp16/fix=none")));
-  EXPECT_TRUE(unsupported(parse_id("zero3/sft/frozen=quantised/fix=none")));
   EXPECT_EQ(unsupported(parse_id("single/sft/fix=none")), "backend single is one unsharded rank: world=1, not 2");
   for (const char* supported :
        {"ddp/sft/fix=none", "single/kto/world=1/dtype=bf16/fix=none", "zero1/dpo/accumulate=manual2/fix=none",
-        "zero2/sft/dtype=bf16/fix=redirect",
+        "zero2/sft/frozen=quantised/dtype=bf16/fix=redirect",
         "zero3/sft/kernel=chunked/world=8/persistence=upstream/fix=gather+recompute_hold+redirect",
         "zero3/sft/head=tied/head_bias=yes/early_stop=off/input_grad=no/checkpoint_at=call/fix=none"}) {
     EXPECT_FALSE(unsupported(parse_id(supported))) << supported;

@@ -52,6 +52,25 @@ class Readme(unittest.TestCase):
                         self.assertEqual(documented[command][flag], default, flag)
         self.assertLessEqual(set(documented), set(subcommands()))
 
+    def test_every_axis_with_its_values_and_every_fix(self):
+        def expected(part):
+            command = [PROGRAM, "matrix", "list", "--case", f"ddp/sft/{part}"]
+            words = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+            return re.search(r"(?:expected one of|names joined by \+ out of) (.*?)\.?$", words, re.MULTILINE)[1].split(", ")
+
+        section = README.partition("## Cases\n")[2].partition("\n## ")[0]
+        axes, fixes = section.split("| fix |")
+        rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|", axes, re.MULTILINE)
+        self.assertEqual([name for name, _ in rows], expected("no_axis=1/fix=none"))
+        for name, values in rows:
+            part = {"backend": "backend=x/fix=none", "loss": "loss=x/fix=none"}.get(name, f"{name}=x/fix=none")
+            with self.subTest(name):
+                if name in ("backend", "loss"):
+                    continue  # given by place, not by name
+                self.assertEqual(re.findall(r"`([^`]+)`", values), expected(part))
+        names = [name for row in re.findall(r"^\| (`.*?) \|", fixes, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+        self.assertEqual(names, expected("fix=no_fix"))
+
     def test_every_variable(self):
         read = set()
         for top in ("src", "matrix", "repro", "reports", "kernels"):

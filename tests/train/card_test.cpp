@@ -1,26 +1,10 @@
 // The mechanisms at the level of whole cases. The card against the real packages is in tests/tables.
-#include <gtest/gtest.h>
-
+#include <fmt/format.h>
 #include "base/error.h"
-#include "train/run_case.h"
+#include "tests/train/cases.h"
 
 namespace regather::train {
 namespace {
-
-CaseResult run(const std::string& id, const RunOptions& options = {}) {
-  static Runner runner;
-  return runner.run(parse_id(id), options);
-}
-
-void expect(const std::string& id, Outcome outcome, Phase phase, const std::string& mechanism,
-            const std::string& text = "") {
-  const CaseResult result = run(id);
-  ASSERT_TRUE(result.signature) << id << " is " << name(result.outcome);
-  EXPECT_EQ(result.outcome, outcome) << id << ": " << result.signature->text;
-  EXPECT_EQ(result.signature->phase, phase) << id << ": " << result.signature->text;
-  EXPECT_EQ(result.signature->mechanism, mechanism) << id << ": " << result.signature->text;
-  EXPECT_NE(result.signature->text.find(text), std::string::npos) << id << ": " << result.signature->text;
-}
 
 TEST(Case, PassesWithItsFixes) {
   for (const char* id : {"ddp/sft/fix=redirect", "zero3/sft/fix=gather+recompute_hold+redirect",
@@ -52,6 +36,29 @@ TEST(Case, FailsByItsMechanism) {
          "no_grad_input", "element 0 of tensors does not require grad and does not have a grad_fn");
   expect("zero3/sft/checkpoint=reentrant/frozen=lora/input_grad=no/fix=gather+redirect", Outcome::error,
          Phase::backward, "no_grad_input");
+}
+
+// A module that a recompute runs to its end is released at its end: without early stop that is the module in whose
+// backward the recompute runs. Frozen or not makes no difference, nor do persistence and gathering ahead.
+TEST(Case, WithoutEarlyStopZero3ReleasesUnderTheBackward) {
+  for (const char* id : {"zero3/sft/checkpoint=nonreentrant/early_stop=off/fix=gather+recompute_hold+redirect",
+                         "zero3/kto/checkpoint=nonreentrant/frozen=head/persistence=upstream/early_stop=off/"
+                         "fix=gather+kl_backbone+recompute_hold+redirect",
+                         "zero3/sft/kernel=eager/checkpoint=nonreentrant/call=engine/early_stop=off/fix=none"}) {
+    expect(id, Outcome::error, Phase::backward, "recompute_freed_trainable",
+           "The size of tensor a (0) must match the size of tensor b (64) at non-singleton dimension 1");
+  }
+}
+
+TEST(Case, PersistenceDoesNotSaveFrozenParametersButTheFixDoes) {
+  for (const char* frozen : {"norms", "lora"}) {
+    for (const char* persistence : {"upstream", "huge"}) {
+      const std::string of =
+          fmt::format("zero3/sft/checkpoint=nonreentrant/frozen={}/persistence={}/", frozen, persistence);
+      expect(of + "fix=gather+redirect", Outcome::error, Phase::backward, "recompute_freed_frozen");
+      EXPECT_EQ(run(of + "fix=gather+recompute_hold+redirect").outcome, Outcome::pass) << of;
+    }
+  }
 }
 
 TEST(Case, TheOtherLossesPassOnEveryKernelAndReference) {

@@ -70,7 +70,7 @@ TEST(Digest, ChangesWithAnyBitAndWithWhatCameBefore) {
   at::Tensor y = x.clone();
   EXPECT_EQ(digest(x, 1), digest(y, 1));
   EXPECT_NE(digest(x, 1), digest(x, 2));
-  y[32] = y[32] + 1e-7;
+  y[32] = std::nextafter(y[32].item<float>(), 10.0F);
   EXPECT_NE(digest(x, 1), digest(y, 1));
   EXPECT_NE(digest(at::Tensor(), 1), digest(x, 1));
 }
