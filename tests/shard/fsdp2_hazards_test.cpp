@@ -6,7 +6,6 @@
 #include "autograd/checkpoint.h"
 #include "autograd/saved_hooks.h"
 #include "fixes/forward_method.h"
-#include "train/head_full_tensor.h"
 #include "fixes/recompute_cast.h"
 #include "fixes/recompute_rearm.h"
 #include "fixes/recompute_unshard.h"
@@ -15,6 +14,7 @@
 #include "shard/fsdp2/fsdp2.h"
 #include "shard/fsdp2/sharded_tensor.h"
 #include "tests/shard/small_model.h"
+#include "train/head_full_tensor.h"
 
 namespace regather::shard {
 namespace {
