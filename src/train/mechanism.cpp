@@ -67,6 +67,10 @@ std::string mechanism_of(const Departure& departure, const Evidence& evidence) {
   }
   if (departure.outcome == Outcome::wrong_gradient && saw("recompute_unhooked")) return "recompute_unhooked";
   if (departure.outcome == Outcome::wrong_gradient && saw("accumulation_scaled")) return "accumulation_scaled";
+  // DDP's reducer is done once every parameter has come, and ignores what comes again.
+  if (departure.outcome == Outcome::wrong_gradient && evidence.gradient_twice) return "reduced_twice";
+  // libtorch's matrix products and attention say so in these words.
+  if (error && signature.text.find("same dtype") != std::string::npos) return "mixed_dtype";
   if (error && signature.phase == Phase::forward && evidence.checkpoint_without_graph) return "no_grad_input";
   if (departure.outcome == Outcome::invariant && signature.phase == Phase::invariant) return "lifecycle";
   return "";

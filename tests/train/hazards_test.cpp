@@ -46,6 +46,14 @@ TEST(RecomputeCast, ARecomputeThatSkipsTheInputCastMeetsTwoDtypes) {
   expect_pass("fsdp2/sft/checkpoint=reentrant/dtype=bf16/checkpoint_at=call/layer_input=fp32/fix=redirect");
 }
 
+TEST(LayerInput, Float32MeetsBFloat16WhereNobodyCasts) {
+  for (const char* id : {"ddp/sft/dtype=bf16/layer_input=fp32/fix=redirect",
+                         "zero3/sft/dtype=bf16/layer_input=fp32/fix=gather+recompute_hold+redirect"}) {
+    expect(id, Outcome::error, Phase::forward, "mixed_dtype", "must have the same dtype");
+  }
+  expect_pass("fsdp2/sft/dtype=bf16/layer_input=fp32/fix=redirect");
+}
+
 TEST(ForwardMethod, AMethodOfAnotherNameRunsWithoutTheRootsHooks) {
   for (const std::string loss : {"sft", "grpo", "dpo", "kto"}) {
     expect("fsdp2/" + loss + "/call=method/fix=none", Outcome::error, Phase::forward, "mixed_dtensor");
@@ -64,6 +72,10 @@ TEST(Passes, TwoForwardsBeforeOneBackward) {
   expect("zero2/sft/checkpoint=reentrant/passes=2/fix=redirect", Outcome::error, Phase::backward, "reduced_twice");
   expect("ddp/sft/checkpoint=reentrant/passes=2/fix=redirect", Outcome::error, Phase::backward, "reduced_twice",
          "Expected to mark a variable ready only once");
+  // With adapters alone the last pass brings every gradient before the first pass brings any: the reducer has finished,
+  // and what comes then stays this rank's own, without an error.
+  expect("ddp/sft/checkpoint=reentrant/frozen=lora/passes=2/fix=redirect", Outcome::wrong_gradient, Phase::gradients,
+         "reduced_twice");
 }
 
 }  // namespace
