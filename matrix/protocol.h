@@ -2,6 +2,9 @@
 //
 // `regather-worker --blackbox FILE` reads one request a line on its standard input and answers each with exactly one
 // line on its standard output: the case's line of cases.jsonl. The end of its input is the end of its work: exit 0.
+// Besides, {"export": ID, "to": FILE} makes it write what the case is given and what is right (src/train/export.h), for
+// the workers of other stacks; with "record": true the runtime's own gradients too. The answer is {"exported": FILE};
+// "model" and "seed" as below.
 // Exit 2: what the request names cannot be used (a model folder that does not load); standard error says why, and no
 // other case would fare better.
 #pragma once

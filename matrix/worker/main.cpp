@@ -41,19 +41,32 @@ bool write_line(int pipe, std::string line) {
   return true;
 }
 
-CaseResult answer(regather::train::Runner& runner, const nlohmann::json& request) {
-  const regather::Case c = regather::parse_id(request.at("id").get<std::string>());
+regather::train::RunOptions options_of(const nlohmann::json& request) {
   regather::train::RunOptions options;
   if (request.value("launcher", "threads") == "processes") options.launcher = regather::train::Launcher::processes;
   if (request.contains("model") && request["model"].is_string()) options.model = request["model"].get<std::string>();
   options.seed = request.value("seed", uint64_t{1});
   // A rank that waits gives up, and says for whom it waited, before the runner's own limit kills the worker.
   options.deadline = std::chrono::milliseconds(static_cast<int64_t>(request.value("timeout", 60.0) * 500));
+  return options;
+}
+
+// What another stack needs to run the same case, into a file.
+std::string answer_export(regather::train::Runner& runner, const nlohmann::json& request) {
+  const regather::Case c = regather::parse_id(request.at("export").get<std::string>());
+  const auto file = request.at("to").get<std::string>();
+  runner.export_case(c, options_of(request), file, request.value("record", false));
+  return nlohmann::json{{"exported", file}}.dump();
+}
+
+std::string answer(regather::train::Runner& runner, const nlohmann::json& request) {
+  if (request.contains("export")) return answer_export(runner, request);
+  const regather::Case c = regather::parse_id(request.at("id").get<std::string>());
   regather::seed_fault(regather::parse_fault(request.value("fault", "")));
-  CaseResult result = runner.run(c, options);
+  CaseResult result = runner.run(c, options_of(request));
   result.device = request.value("device", "cpu");
   result.attempt = request.value("attempt", 1);
-  return result;
+  return regather::to_line(result);
 }
 
 }  // namespace
@@ -71,7 +84,7 @@ int main(int argc, char** argv) {
     const int pipe = take_stdout();
     regather::train::Runner runner;
     for (std::string line; std::getline(std::cin, line);) {
-      if (!write_line(pipe, regather::to_line(answer(runner, nlohmann::json::parse(line))))) break;
+      if (!write_line(pipe, answer(runner, nlohmann::json::parse(line)))) break;
     }
   } catch (const regather::UsageError& error) {
     std::cerr << error.what() << '\n';

@@ -31,11 +31,13 @@ using at::Tensor;
 
 class RankRun {
  public:
-  RankRun(comm::World& world, const Case& c, const Setting& setting, const Reference& reference)
+  RankRun(comm::World& world, const Case& c, const Setting& setting, const Reference& reference,
+          GradientRecord::value_type* record)
       : world_(world),
         case_(c),
         setting_(setting),
         reference_(reference),
+        record_(record),
         precision_(precision(c, setting.initial->config().layers)) {
     result_.which = c;
     result_.gradients.emplace();
@@ -63,6 +65,7 @@ class RankRun {
   const Case& case_;
   const Setting& setting_;
   const Reference& reference_;
+  GradientRecord::value_type* record_;
   const Precision precision_;
   std::shared_ptr<model::CausalLM> model_;
   std::unique_ptr<shard::Backend> backend_;
@@ -193,7 +196,9 @@ void RankRun::check_gradients(int step) {
   int missing = 0;
   int nonfinite = 0;
   uint64_t hash = 0;
+  if (record_ != nullptr) record_->emplace_back();
   for (const auto& [name, gradient] : backend_->full_gradients()) {
+    if (record_ != nullptr && gradient.defined()) record_->back()[name] = gradient.detach().clone();
     hash = digest(gradient, hash);
     ++summary.compared;
     const Tensor& right = want.at(name);
@@ -358,8 +363,9 @@ CaseResult RankRun::run() {
 
 }  // namespace
 
-CaseResult run_rank(comm::World& world, const Case& c, const Setting& setting, const Reference& reference) {
-  return RankRun(world, c, setting, reference).run();
+CaseResult run_rank(comm::World& world, const Case& c, const Setting& setting, const Reference& reference,
+                    GradientRecord::value_type* record) {
+  return RankRun(world, c, setting, reference, record).run();
 }
 
 }  // namespace regather::train

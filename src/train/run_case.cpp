@@ -107,7 +107,11 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
   }
   const std::shared_ptr<const Setting> prepared = setting(c, options);
   const std::shared_ptr<const Reference> right = reference(*prepared, c, setting_key(c, options));
-  const comm::RankFunction rank = [&](comm::World& world) { return to_line(run_rank(world, c, *prepared, *right)); };
+  if (options.record != nullptr) options.record->assign(static_cast<size_t>(c.world), {});
+  const comm::RankFunction rank = [&](comm::World& world) {
+    auto* record = options.record != nullptr ? &options.record->at(static_cast<size_t>(world.rank())) : nullptr;
+    return to_line(run_rank(world, c, *prepared, *right, record));
+  };
   comm::LaunchOptions launch;
   launch.world = c.world;
   launch.deadline = options.deadline;
@@ -122,6 +126,18 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
   result = merge(ranks);
   result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+void Runner::export_case(const Case& c, const RunOptions& options, const std::filesystem::path& file, bool record) {
+  GradientRecord recorded;
+  if (record) {
+    RunOptions as_threads = options;
+    as_threads.launcher = Launcher::threads;
+    as_threads.record = &recorded;
+    run(c, as_threads);
+  }
+  const std::shared_ptr<const Setting> prepared = setting(c, options);
+  train::export_case(file, c, *prepared, *reference(*prepared, c, setting_key(c, options)), recorded);
 }
 
 }  // namespace regather::train

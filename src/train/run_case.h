@@ -9,6 +9,7 @@
 #include <string>
 
 #include "case/result.h"
+#include "train/export.h"
 #include "train/reference.h"
 #include "train/setting.h"
 
@@ -21,6 +22,7 @@ struct RunOptions {
   std::optional<std::filesystem::path> model;  // a Hugging Face folder; by default the card's model
   uint64_t seed = 1;
   std::chrono::milliseconds deadline{30000};  // for each wait on other ranks
+  GradientRecord* record = nullptr;           // with ranks as threads: gets the gradients of every rank and step
 };
 
 // Runs cases one after another and keeps initial models and references between them. Not for use by several threads.
@@ -29,6 +31,8 @@ class Runner {
   Runner();
   // Never throws for what the case does: that is its outcome. Throws UsageError for a model folder that does not load.
   CaseResult run(const Case& c, const RunOptions& options);
+  // Writes what the case is given and what is right, as export.h says; `record`: runs it, with its gradients.
+  void export_case(const Case& c, const RunOptions& options, const std::filesystem::path& file, bool record);
 
  private:
   std::shared_ptr<const Setting> setting(const Case& c, const RunOptions& options);
