@@ -1,0 +1,88 @@
+"""The worker on the real packages, with the stand-in for the runtime: needs an environment that has them.
+
+    PYTHON tests/peers/packages_test.py       PYTHON: the environment's
+"""
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = HERE.parents[1] / "matrix" / "peers"
+
+# id -> outcome, phase, mechanism: a cell a kind.
+CELLS = {
+    "ddp/sft/fix=none": ("wrong_gradient", "gradients", "reducer_unarmed"),
+    "ddp/sft/kernel=chunked/fix=redirect": ("pass", None, None),
+    "ddp/dpo/frozen=lora/reference=shared/fix=redirect": ("pass", None, None),
+    "ddp/kto/accumulate=2/fix=redirect": ("pass", None, None),
+    "single/grpo/world=1/head_bias=yes/fix=none": ("pass", None, None),
+    "fsdp2/sft/fix=none": ("error", "forward", "mixed_dtensor"),
+    "fsdp2/kto/head=tied/checkpoint=nonreentrant/fix=redirect": ("pass", None, None),
+    "zero1/grpo/accumulate=2/fix=none": ("wrong_gradient", "gradients", "accumulation_scaled"),
+    "zero2/dpo/accumulate=2/fix=redirect": ("pass", None, None),
+    "zero3/sft/fix=none": ("error", "forward", "head_read_partitioned"),
+    "zero3/sft/fix=gather": ("error", "backward", "head_grad_on_partitioned"),
+    "zero3/kto/fix=gather+redirect": ("error", "backward", "head_double_touch"),
+    "zero3/kto/fix=gather+kl_backbone+redirect": ("pass", None, None),
+    "zero3/sft/kernel=eager/call=engine/dtype=bf16/fix=none": ("pass", None, None),
+}
+
+
+def ask(requests, **settings):
+    """(exit status, result lines by id, standard error) of a worker given these requests."""
+    environment = os.environ | {"REGATHER_STACK": f"python:{sys.prefix}"} | settings
+    with tempfile.NamedTemporaryFile() as box:
+        worker = subprocess.run([PACKAGE / "worker.sh", "--blackbox", box.name], env=environment, text=True,
+                                input="".join(json.dumps(request) + "\n" for request in requests), capture_output=True)
+    return worker.returncode, {r["id"]: r for r in map(json.loads, worker.stdout.splitlines())}, worker.stderr
+
+
+class Worker(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.program = pathlib.Path(cls.folder.name) / "worker"
+        cls.program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -W ignore '{HERE / 'standin.py'}'\n")
+        cls.program.chmod(cls.program.stat().st_mode | stat.S_IXUSR)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_a_cell_of_each_kind(self):
+        status, results, errors = ask([{"id": case, "timeout": 120} for case in CELLS], REGATHER_WORKER=str(self.program))
+        self.assertEqual(status, 0, errors[-2000:])
+        self.assertEqual({r["stack"] for r in results.values()}, {f"python:{sys.prefix}"})
+        for case, (outcome, phase, mechanism) in CELLS.items():
+            with self.subTest(case=case):
+                result = results[case]
+                signature = result["signature"] or {"phase": None, "mechanism": None}
+                self.assertEqual((result["outcome"], signature["phase"], signature["mechanism"]),
+                                 (outcome, phase, mechanism), result)
+                if outcome == "pass":
+                    self.assertGreater(result["gradients"]["compared"], 0)
+                    self.assertLess(result["gradients"]["share"], 1)
+                    self.assertLess(result["counters"]["update_share"], 1)
+
+    def test_nothing_is_computed_for_an_unsupported_case(self):
+        status, results, _ = ask([{"id": "fsdp1/sft/fix=none"}], REGATHER_WORKER="/nonexistent")
+        self.assertEqual((status, results["fsdp1/sft/fix=none"]["outcome"]), (0, "unsupported"))
+        self.assertIn("fsdp1", results["fsdp1/sft/fix=none"]["reason"])
+
+    def test_what_cannot_be_used_is_exit_2(self):
+        for request, settings, part in (({"id": "ddp/sft/fix=none"}, {"REGATHER_WORKER": ""}, "REGATHER_WORKER"),
+                                        ({"id": "ddp"}, {}, "case 'ddp'"),
+                                        ({"id": "ddp/sft/fix=none", "fault": "skip_mask"}, {}, "skip_mask")):
+            status, results, errors = ask([request], **settings)
+            self.assertEqual((status, results), (2, {}))
+            self.assertIn(part, errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
