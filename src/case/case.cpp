@@ -13,6 +13,8 @@ namespace regather {
 namespace {
 
 constexpr std::array kWorlds{2, 1, 4, 8};
+// Two at least: what the first step leaves behind must show in the second.
+constexpr std::array kSteps{2, 3};
 constexpr size_t kLongestId = 1024;
 
 // An axis and how the index of its value is read from a case and written to it.
@@ -37,16 +39,17 @@ Field field(std::string name, std::vector<std::string> values, bool always_print
   }
 }
 
-Field world_field() {
-  std::vector<std::string> values;
-  for (const int world : kWorlds) values.push_back(std::to_string(world));
-  return {{"world", values},
+template <auto Member, const auto& Values>
+Field number_field(std::string name) {
+  std::vector<std::string> texts;
+  for (const int value : Values) texts.push_back(std::to_string(value));
+  return {{name, std::move(texts)},
           [](const Case& c) {
-            const auto at = std::ranges::find(kWorlds, c.world);
-            REGATHER_CHECK(at != kWorlds.end(), "case", "a world of {} ranks is not on the axis", c.world);
-            return static_cast<size_t>(at - kWorlds.begin());
+            const auto at = std::ranges::find(Values, c.*Member);
+            REGATHER_CHECK(at != Values.end(), "case", "{} is not a value of one of the case's axes", c.*Member);
+            return static_cast<size_t>(at - Values.begin());
           },
-          [](Case& c, size_t index) { c.world = kWorlds.at(index); }};
+          [](Case& c, size_t index) { c.*Member = Values.at(index); }};
 }
 
 const std::vector<Field>& fields() {
@@ -61,7 +64,7 @@ const std::vector<Field>& fields() {
       field<&Case::call>("call", {"direct", "engine", "method"}),
       field<&Case::reference>("reference", {"separate", "shared"}),
       field<&Case::dtype>("dtype", {"fp32", "bf16", "fp16"}),
-      world_field(),
+      number_field<&Case::world, kWorlds>("world"),
       field<&Case::accumulate>("accumulate", {"1", "2", "manual2"}),
       field<&Case::persistence>("persistence", {"0", "upstream", "huge"}),
       field<&Case::early_stop>("early_stop", {"on", "off"}),
@@ -71,6 +74,7 @@ const std::vector<Field>& fields() {
       field<&Case::two_passes>("passes", {"1", "2"}),
       field<&Case::layer_input>("layer_input", {"same", "fp32"}),
       field<&Case::fully_shard>("fully_shard", {"2.11", "2.10"}),
+      number_field<&Case::steps, kSteps>("steps"),
   };
   return all;
 }

@@ -49,6 +49,7 @@ struct Case {
   bool two_passes = false;                     // the batch goes through the decoder in two halves before one backward
   LayerInput layer_input = LayerInput::same;   // fp32: hidden states enter each decoder layer in float32
   FullyShard fully_shard = FullyShard::v2_11;  // the release of torch whose FSDP2 it is
+  int steps = 2;                               // optimizer steps: 2 or 3
   Fixes fixes{};
 
   bool has(std::string_view fix) const;

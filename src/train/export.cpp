@@ -103,7 +103,7 @@ std::string describe(const Case& c, const Setting& setting) {
         {"lora_alpha", m.lora_alpha}}},
       {"optimizer",
        {{"lr", o.lr}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}, {"weight_decay", o.weight_decay}}},
-      {"steps", kSteps},
+      {"steps", c.steps},
       {"micro_batches", micro_batches_of(c)},
       {"world", c.world},
       {"trainable", std::move(trainable)},

@@ -23,6 +23,7 @@
 #include "train/precision.h"
 #include "train/prepare.h"
 #include "train/step_loss.h"
+#include "train/upstream.h"
 
 namespace regather::train {
 namespace {
@@ -111,6 +112,7 @@ void RankRun::depart(Outcome outcome, std::string type, std::string text, bool m
   evidence.gradient_twice =
       std::any_of(most_hook_calls_.begin(), most_hook_calls_.end(), [](const auto& calls) { return calls.second > 1; });
   departure.signature.mechanism = mechanism_of(departure, evidence);
+  if (outcome == Outcome::error) departure.signature.upstream = upstream_text(case_, departure.signature);
   departures_.push_back(std::move(departure));
 }
 
@@ -336,7 +338,7 @@ CaseResult RankRun::run() {
   try {
     enter(0, Phase::build);
     build();
-    for (int step = 0; step < kSteps; ++step) train_step(step);
+    for (int step = 0; step < case_.steps; ++step) train_step(step);
   } catch (const comm::PeerError&) {
     // Whoever left says why.
   } catch (const comm::DeadlineError& error) {

@@ -62,7 +62,7 @@ std::shared_ptr<const Reference> compute_reference(const Setting& setting, const
                                              .weight_decay(setting.optimizer.weight_decay));
 
   auto reference = std::make_shared<Reference>();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < c.steps; ++step) {
     ReferenceStep result;
     optimizer.zero_grad();
     const int micro_batches = micro_batches_of(c);

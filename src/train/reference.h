@@ -29,7 +29,7 @@ struct Reference {
   std::vector<ReferenceStep> steps;
 };
 
-// Uses only the case's loss, reference, frozen set, world and number of micro-batches. The optimizer is
+// Uses only the case's loss, reference, frozen set, world, steps and number of micro-batches. The optimizer is
 // torch::optim::AdamW, not ours.
 std::shared_ptr<const Reference> compute_reference(const Setting& setting, const Case& c);
 

@@ -86,8 +86,8 @@ std::shared_ptr<const Setting> Runner::setting(const Case& c, const RunOptions& 
 
 std::shared_ptr<const Reference> Runner::reference(const Setting& setting, const Case& c, const std::string& key) {
   std::shared_ptr<const Reference>& known =
-      references_[fmt::format("{}|{}|{}|{}|{}|{}", key, static_cast<int>(c.loss), static_cast<int>(c.reference),
-                              static_cast<int>(c.frozen), c.world, micro_batches_of(c))];
+      references_[fmt::format("{}|{}|{}|{}|{}|{}|{}", key, static_cast<int>(c.loss), static_cast<int>(c.reference),
+                              static_cast<int>(c.frozen), c.world, micro_batches_of(c), c.steps)];
   if (!known) {
     const WithoutFault sound;
     known = compute_reference(setting, c);

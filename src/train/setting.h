@@ -1,4 +1,4 @@
-// What is the same for every case of a run: model, batches, optimizer, number of steps.
+// What is the same for every case of a run: model, batches, optimizer.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,6 @@
 #include "shard/adamw.h"
 
 namespace regather::train {
-
-// Two at least: what the first step leaves behind must show in the second.
-constexpr int kSteps = 2;
 
 // Micro-batches, thus forwards and backwards, of one step.
 inline int micro_batches_of(const Case& c) { return c.accumulate == Accumulate::one ? 1 : 2; }

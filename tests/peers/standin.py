@@ -19,7 +19,7 @@ from transformers.models.qwen2 import modeling_qwen2  # noqa: E402
 
 from regather_peers import losses, model  # noqa: E402
 from regather_peers.backends.base import adamw  # noqa: E402
-from regather_peers.case import STEPS, parse_id  # noqa: E402
+from regather_peers.case import parse_id  # noqa: E402
 
 SEQUENCES, LENGTH, PROMPT = 4, 12, 3
 OPTIMIZER = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-3, "weight_decay": 0.01}
@@ -135,7 +135,7 @@ def export(case, seed, path):
     if separate:
         tensors |= {f"reference_model/{name}": value for name, value in other.items()}
     world, micro_batches = case.ranks, case.micro_batches
-    for step in range(STEPS):
+    for step in range(case.optimizer_steps):
         optimizer.zero_grad()
         for micro in range(micro_batches):
             batches = [batch(case, seed, rank, step * micro_batches + micro, frozen_policy, separate)
@@ -157,7 +157,7 @@ def export(case, seed, path):
         optimizer.step()
         tensors |= {f"step{step}/update/{name}": p.detach() - before[name] for name, p in model.named(policy).items()}
     bf16 = case.dtype == "bf16"
-    metadata = {"format": 1, "case": case.id, "model": meta.model, "optimizer": OPTIMIZER, "steps": STEPS,
+    metadata = {"format": 1, "case": case.id, "model": meta.model, "optimizer": OPTIMIZER, "steps": case.optimizer_steps,
                 "micro_batches": micro_batches, "world": world, "trainable": list(trainable),
                 "tolerance": 8 * 3 ** 0.5 / 256 if bf16 else 1e-5,
                 "rounding": 2.0 ** (-9 if bf16 and case.backend != "fsdp2" else -24)}

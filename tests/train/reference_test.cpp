@@ -19,7 +19,7 @@ TEST_P(ReferenceOf, GradientsAgreeWithFiniteDifferencesOfTheMeanLoss) {
   const Setting setting = card();
   const Case c{.loss = GetParam()};
   const auto reference = compute_reference(setting, c);
-  ASSERT_EQ(reference->steps.size(), static_cast<size_t>(kSteps));
+  ASSERT_EQ(reference->steps.size(), 2U);
   const ReferenceStep& first = reference->steps[0];
   const MicroBatch& given = first.micro_batches[0];
   const auto model = model::clone_as(*setting.initial, at::kDouble);

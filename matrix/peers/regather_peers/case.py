@@ -21,8 +21,11 @@ AXES = {
     "input_grad": ("yes", "no"),
     "checkpoint_at": ("forward", "call"),
     "unit": ("layers", "head", "head_full_tensor"),
+    "passes": ("1",),
+    "layer_input": ("same",),
+    "fully_shard": ("2.11",),
+    "steps": ("2", "3"),
 }
-STEPS = 2
 
 
 class UsageError(Exception):
@@ -44,6 +47,10 @@ class Case:
     @property
     def ranks(self):
         return int(self.world)
+
+    @property
+    def optimizer_steps(self):
+        return int(self.steps)
 
     @property
     def micro_batches(self):

@@ -40,7 +40,7 @@ FORMAT = 1
 def key(case):
     """Cases with the same key are given the same and have the same right answers."""
     return (case.loss, "lora" if case.frozen == "lora" else case.frozen, case.head, case.head_bias, case.reference,
-            case.dtype, case.backend == "fsdp2" if case.dtype != "fp32" else None, case.world, case.micro_batches)
+            case.dtype, case.backend == "fsdp2" if case.dtype != "fp32" else None, case.world, case.micro_batches, case.steps)
 
 
 class Given:
