@@ -8,6 +8,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "case/fixes.h"
 
 namespace regather {
 const std::vector<EmbeddedFile>& embedded_definitions();
@@ -48,10 +49,14 @@ std::vector<FixMode> fix_modes(const Json& list) {
 
 CaseSet parse_set(const Json& set, const std::vector<FixMode>& fixes) {
   if (!set.is_object()) throw UsageError("'sets': expected objects in the list");
-  CaseSet result{.axes = {}, .fixes = fixes};
+  CaseSet result{.axes = {}, .fixes = fixes, .fix = {}};
   for (const auto& [key, list] : set.items()) {
     if (key == "fixes") {
       result.fixes = fix_modes(list);
+      continue;
+    }
+    if (key == "fix") {
+      for (const std::string& names : strings(list, key)) result.fix.push_back(parse_fixes(names));
       continue;
     }
     Case scratch;
@@ -60,7 +65,8 @@ CaseSet parse_set(const Json& set, const std::vector<FixMode>& fixes) {
   for (const Axis& axis : axes()) {
     if (set.contains(axis.name)) result.axes.emplace_back(axis.name, strings(set[axis.name], axis.name));
   }
-  if (result.fixes.empty()) throw UsageError("'fixes' is absent: expected [\"off\", \"on\"], or a list in each set");
+  if (result.fixes.empty() && result.fix.empty())
+    throw UsageError("'fixes' is absent: expected [\"off\", \"on\"], or a list in each set");
   return result;
 }
 

@@ -1,9 +1,10 @@
 // What to run, as data: sets of axis values whose product is the cases, and the fixes to run them with.
 //
-//   {"schema":1, "about":TEXT, "fixes":["off","on","each"], "sets":[{AXIS:[VALUE...]..., "fixes":[...]}...]}
+//   {"schema":1, "about":TEXT, "fixes":["off","on","each"],
+//    "sets":[{AXIS:[VALUE...]..., "fixes":[...], "fix":["gather+redirect",...]}...]}
 //
 // An axis that a set leaves out stands at its default; combinations that mean nothing are left out of the product.
-// A set's own "fixes" stand before the definition's.
+// A set's own "fixes" stand before the definition's; "fix" lists fixes as an id does, instead of "fixes".
 #pragma once
 
 #include <string>
@@ -24,6 +25,7 @@ std::vector<FixMode> parse_fix_modes(std::string_view text);
 struct CaseSet {
   std::vector<std::pair<std::string, std::vector<std::string>>> axes;  // in axis order, values as given
   std::vector<FixMode> fixes;
+  std::vector<Fixes> fix;  // exactly these, when there are any
 };
 
 struct Definition {

@@ -60,13 +60,15 @@ void add_set(const CaseSet& set, size_t axis, Case c, Collector& collector) {
     }
     return;
   }
-  if (illegal(c)) return;
-  for (const FixMode mode : set.fixes) {
-    for (Fixes& fixes : fix_sets(c, mode)) {
-      c.fixes = std::move(fixes);
-      collector.add(c);
+  std::vector<Fixes> chosen = set.fix;
+  if (chosen.empty()) {
+    for (const FixMode mode : set.fixes) {
+      for (Fixes& fixes : fix_sets(c, mode)) chosen.push_back(std::move(fixes));
     }
-    c.fixes.clear();
+  }
+  for (Fixes& fixes : chosen) {
+    c.fixes = std::move(fixes);
+    if (!illegal(c)) collector.add(c);
   }
 }
 
@@ -110,7 +112,10 @@ Plan make_plan(const Selection& selection) {
   } else {
     Definition definition = load_definition(selection.definition);
     if (selection.fixes) {
-      for (CaseSet& set : definition.sets) set.fixes = *selection.fixes;
+      for (CaseSet& set : definition.sets) {
+        set.fixes = *selection.fixes;
+        set.fix.clear();
+      }
     }
     const Filter filter = selection.filter.empty() ? [](const Case&) { return true; } : parse_filter(selection.filter);
     for (const Case& c : expand(definition)) {

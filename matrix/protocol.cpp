@@ -15,7 +15,8 @@ std::string print_request(const Request& r) {
                   {"model", r.model.empty() ? Json(nullptr) : Json(r.model)},
                   {"seed", r.seed},
                   {"fault", r.fault},
-                  {"timeout", r.timeout}};
+                  {"timeout", r.timeout},
+                  {"record", r.record}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -31,6 +32,7 @@ Request parse_request(std::string_view line) {
     json.at("seed").get_to(r.seed);
     json.at("fault").get_to(r.fault);
     json.at("timeout").get_to(r.timeout);
+    json.at("record").get_to(r.record);
     return r;
   } catch (const nlohmann::json::exception& e) {
     throw UsageError(fmt::format("request line '{}': {}", line.substr(0, 200), e.what()));

@@ -24,6 +24,7 @@ struct Request {
   uint64_t seed = 1;
   std::string fault;    // empty: none
   double timeout = 60;  // seconds after which the runner kills the worker
+  bool record = false;  // to a Python stack's worker: run the case on the runtime too, and say how far apart they are
   bool operator==(const Request&) const = default;
 };
 

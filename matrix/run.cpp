@@ -24,9 +24,9 @@ namespace regather::matrix {
 namespace {
 
 // Of the selection and of all that changes what a case does: lines under one hash belong together.
-std::string hash_of(const Plan& plan, const Request& r) {
-  return stable_hash(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", plan.fingerprint, REGATHER_VERSION, r.device, r.launcher,
-                                 r.model, r.seed, r.fault));
+std::string hash_of(const Plan& plan, const Request& r, const std::string& stack) {
+  return stable_hash(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", plan.fingerprint, REGATHER_VERSION, r.device,
+                                 r.launcher, r.model, r.seed, r.fault, stack));
 }
 
 void make_folder(const std::string& out) {
@@ -57,12 +57,13 @@ void print_line(const std::string& line) {
 }
 
 // What a rerun of a single case needs besides its id.
-std::string rerun_options(const Request& r) {
+std::string rerun_options(const Request& r, const Stack& stack) {
   std::string text;
   if (!r.model.empty()) text += " --model '" + r.model + "'";
   if (r.launcher != Request().launcher) text += " --launcher " + r.launcher;
   if (r.seed != Request().seed) text += fmt::format(" --seed {}", r.seed);
   if (!r.fault.empty()) text += " --fault " + r.fault;
+  if (stack.python()) text += " --stack '" + stack.name + "'";
   return text;
 }
 
@@ -76,7 +77,8 @@ void replay(const std::vector<LedgerLine>& lines, const std::vector<Case>& cases
 }
 
 // The deciding lines in the plan's order; what has none has not run.
-std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule& schedule, const std::string& device) {
+std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule& schedule,
+                                  const RunnerOptions& options) {
   std::vector<DocumentCase> list;
   for (size_t i = 0; i < cases.size(); ++i) {
     const History& history = schedule.history(i);
@@ -86,7 +88,8 @@ std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule
     }
     CaseResult result;
     result.which = cases[i];
-    result.device = device;
+    result.device = options.request.device;
+    result.stack = options.stack.name;
     result.attempt = 0;
     result.reason = "the run stopped at the first red case";
     list.push_back({result, to_line(result), {}});
@@ -94,25 +97,50 @@ std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule
   return list;
 }
 
+// The exit code of what ran, and a word on it.
+Exit judge(const Document& document, const RunOptions& options, const Request& request) {
+  std::vector<CaseResult> results;
+  for (const DocumentCase& c : document.cases) results.push_back(c.result);
+  if (!options.quiet) {
+    fmt::print(stderr, "{}{}cases {}, {:.1f} s, {}/results.json\n",
+               print_red(results, rerun_options(request, options.runner.stack), colour_wanted()), print_table(results),
+               results.size(), document.seconds, options.out);
+  }
+  if (std::ranges::any_of(results, red)) return Exit::red;
+  if (std::ranges::any_of(results, [](const CaseResult& r) { return r.outcome == Outcome::notrun; })) {
+    return Exit::incomplete;
+  }
+  if (std::ranges::all_of(results, [](const CaseResult& r) { return r.outcome == Outcome::unsupported; })) {
+    fmt::print(stderr, "regather: nothing was compared: no selected case is supported\n");
+    return Exit::nothing;
+  }
+  return Exit::green;
+}
+
 }  // namespace
 
-Exit run_matrix(const RunOptions& options) {
+Ran run(const RunOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   const Request& request = options.runner.request;
   const Plan plan = make_plan(options.selection);
   if (plan.cases.empty()) {
     fmt::print(stderr, "regather: no case is selected; `regather matrix list` shows what there is\n");
-    return Exit::nothing;
+    return {Exit::nothing, {}, 0};
   }
   if (options.dry_run) {
     for (const size_t i : execution_order(plan.cases.size(), options.shuffle, request.seed)) {
       print_line(id(plan.cases[i]));
     }
-    return Exit::green;
+    return {Exit::green, {}, 0};
   }
 
   make_folder(options.out);
-  const std::string hash = hash_of(plan, request);
+  const Stack& stack = options.runner.stack;
+  nlohmann::ordered_json where = environment(stack.name);
+  if (stack.python()) where.update(packages_of(stack));
+  // What an environment holds changes what a case does there.
+  const std::string hash =
+      hash_of(plan, request, stack.name + where.value("packages", nlohmann::ordered_json()).dump());
   Ledger ledger(options.out + "/cases.jsonl", hash, options.resume);
   Schedule schedule(plan.cases.size(), options.policy);
   replay(ledger.earlier(), plan.cases, schedule);
@@ -137,33 +165,21 @@ Exit run_matrix(const RunOptions& options) {
   if (end == RunEnd::interrupted) {
     fmt::print(stderr, "regather: interrupted; {} of {} cases are in '{}/cases.jsonl', --resume goes on from them\n",
                done, plan.cases.size(), options.out);
-    return Exit::interrupted;
+    return {Exit::interrupted, {}, 0};
   }
 
   Document document{.definition = plan.definition,
                     .hash = hash,
                     .shard = {},
-                    .cases = collect(plan.cases, schedule, request.device),
+                    .cases = collect(plan.cases, schedule, options.runner),
                     .seconds = 0};
   const Shard& shard = options.selection.shard;
   if (shard.count > 1) document.shard = fmt::format("{}/{}", shard.index, shard.count);
   document.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  replace_file(options.out + "/results.json", print_document(document, environment("reference")));
+  replace_file(options.out + "/results.json", print_document(document, where));
 
-  std::vector<CaseResult> results;
-  for (const DocumentCase& c : document.cases) results.push_back(c.result);
-  fmt::print(stderr, "{}{}cases {}, {:.1f} s, {}/results.json\n",
-             print_red(results, rerun_options(request), colour_wanted()), print_table(results), results.size(),
-             document.seconds, options.out);
-  if (std::ranges::any_of(results, red)) return Exit::red;
-  if (std::ranges::any_of(results, [](const CaseResult& r) { return r.outcome == Outcome::notrun; })) {
-    return Exit::incomplete;
-  }
-  if (std::ranges::all_of(results, [](const CaseResult& r) { return r.outcome == Outcome::unsupported; })) {
-    fmt::print(stderr, "regather: nothing was compared: no selected case is supported\n");
-    return Exit::nothing;
-  }
-  return Exit::green;
+  const Exit exit = judge(document, options, request);
+  return {exit, std::move(document.cases), document.seconds};
 }
 
 }  // namespace regather::matrix

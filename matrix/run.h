@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "matrix/document.h"
 #include "matrix/plan.h"
 #include "matrix/runner.h"
 #include "matrix/schedule.h"
@@ -21,9 +22,17 @@ struct RunOptions {
   bool stop_at_red = false;  // -x: what has not run by then is notrun
   bool dry_run = false;      // print the ids that would run
   bool lines = false;        // --format jsonl: each line on standard output too
+  bool quiet = false;        // no table and no red cases at the end
+};
+
+// What a run came to: its exit code, and every case of its document unless it was interrupted.
+struct Ran {
+  Exit exit = Exit::green;
+  std::vector<DocumentCase> cases;
+  double seconds = 0;
 };
 
 // Throws UsageError and Error.
-Exit run_matrix(const RunOptions& options);
+Ran run(const RunOptions& options);
 
 }  // namespace regather::matrix

@@ -68,7 +68,8 @@ class Runner {
       if (!index) return;
       const int attempt = schedule_.history(*index).starts + 1;
       const Case& c = cases_[*index];
-      if (const auto why = unsupported(c)) {
+      // A Python environment's worker knows itself what its packages lack.
+      if (const auto why = options_.stack.python() ? std::nullopt : unsupported(c)) {
         CaseResult result;
         result.which = c;
         result.outcome = Outcome::unsupported;
@@ -84,8 +85,8 @@ class Runner {
   void start(Slot& slot, Flight flight) {
     if (slot.worker && slot.worker->ended()) slot.worker.reset();  // it died idle
     if (!slot.worker) {
-      if (program_.empty()) program_ = options_.worker.empty() ? find_worker() : options_.worker;
-      slot.worker = std::make_unique<WorkerProcess>(program_);
+      if (program_.empty()) program_ = options_.stack.worker.empty() ? find_worker() : options_.stack.worker;
+      slot.worker = std::make_unique<WorkerProcess>(program_, options_.stack.environment);
     }
     Request request = options_.request;
     request.id = id(cases_[flight.index]);
@@ -169,6 +170,7 @@ class Runner {
   void finish(size_t index, int attempt, CaseResult result) {
     result.attempt = attempt;
     result.device = options_.request.device;
+    result.stack = options_.stack.name;
     stopped_ = !on_result_(index, result, to_line(result));
   }
 

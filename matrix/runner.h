@@ -10,13 +10,14 @@
 #include "case/result.h"
 #include "matrix/protocol.h"
 #include "matrix/schedule.h"
+#include "matrix/stack.h"
 
 namespace regather::matrix {
 
 struct RunnerOptions {
-  std::string worker;  // the program; looked for with find_worker() when empty
-  int jobs = 1;        // workers at a time
-  Request request;     // device, launcher, model, seed, fault and timeout of every case
+  Stack stack;      // its worker is looked for with find_worker() when it names none
+  int jobs = 1;     // workers at a time
+  Request request;  // device, launcher, model, seed, fault and timeout of every case
 };
 
 // Called for every attempt that has ended, in order of completion; records it in the schedule and returns whether to

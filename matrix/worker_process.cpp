@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "matrix/capture.h"
 #include "matrix/signals.h"
 
 namespace regather::matrix {
@@ -76,7 +77,8 @@ struct SharedBox {
 };
 
 // The child's side: nothing here may allocate.
-[[noreturn]] void become_worker(const char* program, int input, int output, int errors, int box, pid_t parent) {
+[[noreturn]] void become_worker(const char* program, char** environment, int input, int output, int errors, int box,
+                                pid_t parent) {
   ::setpgid(0, 0);
   // A runner that is killed takes its workers along; it may have died before the request was made.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -92,7 +94,7 @@ struct SharedBox {
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
   ::dup2(shared, kBoxInChild);
-  ::execl(program, program, "--blackbox", "/proc/self/fd/3", static_cast<char*>(nullptr));
+  ::execle(program, program, "--blackbox", "/proc/self/fd/3", static_cast<char*>(nullptr), environment);
   const char* why = std::strerror(errno);
   for (const char* part : {"cannot execute ", program, ": ", why, "\n"}) {
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
@@ -125,16 +127,18 @@ std::string describe_status(int wait_status) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("signal {} (SIG{})", signal, name);
 }
 
-WorkerProcess::WorkerProcess(const std::string& program) {
+WorkerProcess::WorkerProcess(const std::string& program, const std::vector<std::string>& environment) {
   Pipe in;
   Pipe out;
   Pipe err;
   for (Pipe* pipe : {&in, &out, &err}) open_pipe(*pipe);
   SharedBox shared;
+  std::vector<std::string> storage;
+  std::vector<char*> variables = environment_with(environment, storage);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   REGATHER_CHECK(pid_ >= 0, "worker", "cannot start a process: {}", std::strerror(errno));
-  if (pid_ == 0) become_worker(program.c_str(), in.read, out.write, err.write, shared.file, parent);
+  if (pid_ == 0) become_worker(program.c_str(), variables.data(), in.read, out.write, err.write, shared.file, parent);
   ::setpgid(pid_, pid_);  // here too: whichever side comes first
   input_ = take(in.write);
   output_ = take(out.read);

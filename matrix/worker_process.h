@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/blackbox.h"
 #include "matrix/protocol.h"
@@ -17,7 +18,8 @@ std::string describe_status(int wait_status);
 class WorkerProcess {
  public:
   // Throws Error("worker") when the process cannot be started; a program that cannot be executed exits with 127.
-  explicit WorkerProcess(const std::string& program);
+  // `environment` (NAME=VALUE) comes beside what this process has.
+  explicit WorkerProcess(const std::string& program, const std::vector<std::string>& environment = {});
   // Kills what still runs, with every process that the worker has started.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;

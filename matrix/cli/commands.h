@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "matrix/verdict.h"
 
@@ -14,6 +16,12 @@ using Action = std::function<matrix::Exit()>;
 void add_matrix(CLI::App& app, Action& action);
 void add_repro(CLI::App& app, Action& action);
 void add_fault(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 void add_env(CLI::App& app, Action& action);
+void add_fidelity(CLI::App& app, Action& action);
+void add_peers(CLI::App& app, Action& action);
+
+// Becomes one of the peers package's own programs, which need no package beside Python itself.
+[[noreturn]] void become_peer(const std::string& module, const std::vector<std::string>& arguments);
 
 }  // namespace regather::cli

@@ -26,7 +26,10 @@ Exit run(int argc, char** argv) {
   regather::cli::add_matrix(app, action);
   regather::cli::add_repro(app, action);
   regather::cli::add_fault(app, action);
+  regather::cli::add_bench(app, action);
   regather::cli::add_env(app, action);
+  regather::cli::add_fidelity(app, action);
+  regather::cli::add_peers(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

@@ -1,4 +1,7 @@
 #!/bin/sh
 # The Python worker as one program, as the runner starts it. REGATHER_STACK=python:ENV says which environment.
+# worker.sh --environment prints what is installed there instead.
 folder=$(cd "$(dirname "$0")" && pwd)
-PYTHONPATH="$folder${PYTHONPATH:+:$PYTHONPATH}" exec "${REGATHER_STACK#python:}/bin/python" -W ignore -m regather_peers.worker "$@"
+module=worker
+[ "${1:-}" != --environment ] || { module=environment; shift; }
+PYTHONPATH="$folder${PYTHONPATH:+:$PYTHONPATH}" exec "${REGATHER_STACK#python:}/bin/python" -W ignore -m "regather_peers.$module" "$@"

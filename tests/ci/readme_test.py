@@ -29,7 +29,7 @@ def help_flags(command):
     found = {}
     for names, default in re.findall(r"^  (-[\w,-]+)(?: .*?)??(?:=(\S+))?(?:  .*)?$", text, re.MULTILINE):
         found |= {name: default or None for name in names.split(",")}
-    return {flag: default for flag, default in found.items() if flag not in ("-h", "--help")}
+    return {flag: default for flag, default in found.items() if flag not in ("", "-h", "--help")}
 
 
 def subcommands(command=""):
@@ -75,7 +75,7 @@ class Readme(unittest.TestCase):
         read = set()
         for top in ("src", "matrix", "repro", "reports", "kernels"):
             for file in (ROOT / top).rglob("*.cpp"):
-                read |= set(re.findall(r'getenv\("(\w+)"\)', file.read_text()))
+                read |= set(re.findall(r'(?:getenv|variable)\("(\w+)"\)', file.read_text()))
         table = README.partition("## Environment variables")[2].partition("\n## ")[0]
         self.assertEqual(sorted(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE)), sorted(read | {"REGATHER_TORCH"}))
 

@@ -28,6 +28,13 @@ TEST(Definition, ReadsSetsInAxisOrderWithTheirFixes) {
   EXPECT_EQ(d.sets[1].fixes, (std::vector{FixMode::on, FixMode::each}));
 }
 
+TEST(Definition, ASetMayListFixesAsAnIdDoes) {
+  const Definition d = parse_definition("mine", R"({"schema":1,"sets":[{"fix":["redirect+gather","none"]}]})");
+  EXPECT_EQ(d.sets[0].fix, (std::vector<Fixes>{{"gather", "redirect"}, {}}));
+  EXPECT_NE(error_of(R"({"schema":1,"sets":[{"fix":["glue"]}]})").find("'glue' is not a fix"), std::string::npos);
+  EXPECT_NE(error_of(R"({"schema":1,"sets":[{"fix":[]}]})").find("'fix': expected a list"), std::string::npos);
+}
+
 TEST(Definition, NamesWhatIsWrong) {
   EXPECT_NE(error_of("{").find("definition 'mine': not JSON"), std::string::npos);
   EXPECT_NE(error_of("[]").find("expected an object"), std::string::npos);
@@ -55,7 +62,7 @@ TEST(Definition, TheKnownOnesLoadAndSayWhatTheyAre) {
     EXPECT_FALSE(about.empty()) << name;
     EXPECT_FALSE(load_definition(name).sets.empty()) << name;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"card", "each", "smoke"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"card", "each", "fidelity", "smoke", "speed", "tables"}));
 }
 
 TEST(Definition, ModesOfFixes) {

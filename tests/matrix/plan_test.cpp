@@ -48,6 +48,34 @@ TEST(Plan, EachLeavesOneFixOutAtATime) {
   EXPECT_EQ(each.size(), 4U * 60 + 45 * 3 + 15 * 4 + 8);
 }
 
+TEST(Plan, SpeedHolds40CellsABackend) {
+  std::map<std::string, size_t> of_backend;
+  const std::vector<Case> cases = plan("speed").cases;
+  for (const Case& c : cases) ++of_backend[axis_values(c)[0].value];
+  EXPECT_EQ(of_backend,
+            (std::map<std::string, size_t>{{"ddp", 40}, {"fsdp2", 40}, {"zero1", 40}, {"zero2", 40}, {"zero3", 40}}));
+  EXPECT_EQ(ids_of(cases).size(), 200U);
+}
+
+TEST(Plan, FidelityHoldsTheTablesAndEveryAxisThatBothStacksHave) {
+  const std::set<std::string> fidelity = ids_of(plan("fidelity").cases);
+  const std::set<std::string> tables = ids_of(plan("tables").cases);
+  EXPECT_GE(tables.size(), 680U + 46);
+  EXPECT_TRUE(std::ranges::includes(fidelity, tables));
+  for (const char* part : {"head=tied", "dtype=bf16", "accumulate=2", "accumulate=manual2", "input_grad=no",
+                           "persistence=huge", "persistence=upstream", "steps=3", "kernel=chunked", "world=4"}) {
+    EXPECT_TRUE(std::ranges::any_of(fidelity, [&](const std::string& id) { return id.find(part) != id.npos; })) << part;
+  }
+}
+
+TEST(Plan, ASetsOwnFixesStandBeforeModesAndGiveWayToTheCommandLine) {
+  Definition d = parse_definition("mine", R"({"schema":1,"fixes":["on"],"sets":[
+      {"backend":["zero3"],"call":["direct","engine"],"fix":["gather","redirect"]}]})");
+  EXPECT_EQ(ids_of(expand(d)), (std::set<std::string>{"zero3/sft/call=engine/fix=gather", "zero3/sft/fix=gather",
+                                                      "zero3/sft/fix=redirect"}));
+  EXPECT_EQ(plan("speed", "off").cases.size(), 200U);
+}
+
 TEST(Plan, ACaseThatOffAndEachShareRunsOnce) {
   const size_t off = plan("card", "off").cases.size();
   const size_t each = plan("card", "each").cases.size();

@@ -30,7 +30,8 @@ class RunnerTest : public testing::Test {
     for (const std::string& text : kIds) cases.push_back(parse_id(text));
     Schedule schedule(cases.size(), policy_);
     schedule.enqueue({0, 1, 2, 3, 4, 5});
-    RunnerOptions options{.worker = REGATHER_FAKE_WORKER, .jobs = 2, .request = {}};
+    RunnerOptions options{.stack = {}, .jobs = 2, .request = {}};
+    options.stack.worker = REGATHER_FAKE_WORKER;
     options.request.timeout = timeout;
     std::map<std::string, CaseResult> results;
     {

@@ -114,6 +114,7 @@ class Mechanisms(unittest.TestCase):
                                                   ["frozen_parameter_recomputed_empty"]),
                 "recompute_changed": self.of("error", "backward", "", "torch.utils.checkpoint.CheckpointError"),
                 "reducer_unarmed": self.of("wrong_gradient", "gradients", evidence=["mean_over_ranks_is_right"]),
+                "unit_bypassed": self.of("wrong_gradient", "gradients", evidence=["unit_without_forward"], backend="fsdp2"),
                 "accumulation_scaled": self.of("wrong_gradient", "gradients",
                                                evidence=["gradients_scaled_by_accumulation"]),
                 "no_grad_input": self.of("wrong_gradient", "gradients",

@@ -1,5 +1,5 @@
 """One rank of a group: answers one job a line on its socket, and runs a case as src/train/rank_run.cpp does: build,
-then forward, backward, compare, step, compare, twice."""
+then forward, backward, compare, step, compare, for each optimizer step."""
 
 import contextlib
 import datetime
@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from regather_peers import backends, fixes, losses, mechanism
 from regather_peers import model as models
-from regather_peers.case import STEPS, parse_id
+from regather_peers.case import parse_id
 from regather_peers.compare import difference, digest, update_share
 from regather_peers.given import Given
 from regather_peers.result import departure
@@ -98,7 +98,7 @@ class RankRun:
             try:
                 self.enter(0, "build")
                 self.build(stack)
-                for step in range(STEPS):
+                for step in range(self.case.optimizer_steps):
                     self.train_step(step)
             except Exception as error:  # noqa: BLE001: whatever the packages raise is the case's outcome
                 self.fail(error)
@@ -320,6 +320,8 @@ class RankRun:
         self.look_at_warnings()
         if missing:
             self.evidence.add("missing_gradients")
+        if self.backend.bypassed_units():
+            self.evidence.add("unit_without_forward")
         names = self.given.trainable
         flat = torch.cat([(torch.zeros_like(right[n]) if got.get(n) is None else got[n].detach().double().cpu()).flatten()
                           for n in names])

@@ -2,6 +2,7 @@
 
 from regather_peers.case import AXES
 
+HOLDS_IN_RECOMPUTE = (0, 19, 3)  # the first deepspeed whose recompute leaves a frozen parameter gathered
 FIXES_BY_HAND = ("gather", "kl_backbone", "redirect", "unshard_head")
 
 
@@ -55,13 +56,19 @@ def unsupported(case, versions, device="cpu"):
     return None
 
 
+def built_in(case, versions):
+    """The fixes that a release is, which no case can leave out there."""
+    if case.zero_stage == 3 and version_tuple(versions["deepspeed"]) >= HOLDS_IN_RECOMPUTE:
+        return ("recompute_hold",)
+    return ()
+
+
 def _missing_fix(case, versions):
     for fix in case.fixes:
-        if fix in FIXES_BY_HAND:
+        if fix in FIXES_BY_HAND or fix in built_in(case, versions):
             continue
         if fix in ("recompute_hold", "recompute_owner"):
-            # A version is the fix: nothing to switch on, and nothing to switch off where it is in.
-            if not case.zero_stage or version_tuple(versions["deepspeed"]) >= (0, 19, 3):
+            if not case.zero_stage or version_tuple(versions["deepspeed"]) >= HOLDS_IN_RECOMPUTE:
                 continue
             return f"{fix} is not in deepspeed {versions['deepspeed']}: it comes with 0.19.3 and later, as its own"
         if fix == "recompute_prompt":

@@ -54,7 +54,9 @@ class Worker:
         self.settle_device(request["device"])
         file = self.runtime.file(case, request, request["record"])
         self.preload(case)
-        return results.line(case, request, self.stack, self.run(case, request, file))
+        result = self.run(case, request, file)
+        result["built_in"] = support.built_in(case, self.versions)
+        return results.line(case, request, self.stack, result)
 
     def settle_device(self, device):
         """The packages look at their surroundings once, when they are imported."""

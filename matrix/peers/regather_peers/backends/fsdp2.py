@@ -2,7 +2,7 @@
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from regather_peers import model as models
 from regather_peers.backends.base import Backend, adamw
@@ -20,11 +20,23 @@ class Fsdp2(Backend):
         if case.unit != "layers":
             fully_shard(models.head(self.root), **options)
         self.wrapper = fully_shard(self.root, **options)
+        self._units = {name: m for name, m in self.root.named_modules() if isinstance(m, FSDPModule)}
+        self._ran = set()
+        for name, unit in self._units.items():
+            unit.register_forward_pre_hook(lambda *_, name=name: self._ran.add(name))
         self.optimizer = adamw(self.trainable().values(), given.optimizer)
 
     def micro_step(self, last):
         self.wrapper.set_requires_gradient_sync(last)
         return super().micro_step(last)
+
+    def zero_gradients(self):
+        super().zero_gradients()
+        self._ran.clear()
+
+    def bypassed_units(self):
+        return [name for name, unit in self._units.items() if name and name not in self._ran
+                and any(p.grad is not None for p in unit.parameters())]
 
     def full_gradients(self):
         return {name: None if p.grad is None else p.grad.full_tensor() for name, p in self.trainable().items()}

@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "matrix/cli/commands.h"
+#include "matrix/cli/run_options.h"
+#include "matrix/fidelity/fidelity.h"
+
+namespace regather::cli {
+namespace {
+
+struct FidelityText {
+  RunText run;
+  matrix::FidelityOptions options;
+
+  matrix::FidelityOptions parse() const {
+    matrix::FidelityOptions parsed = options;
+    if (options.recorded && run.stack != "reference") {
+      throw UsageError("--recorded and --stack exclude each other: the recordings stand for the Python stack");
+    }
+    if (!options.recorded && run.stack == "reference") {
+      throw UsageError("fidelity compares the runtime with real packages: expected --recorded, or --stack python:ENV");
+    }
+    if (options.recorded && !options.record.empty()) {
+      throw UsageError("--record writes what a Python stack did: expected --stack python:ENV with it");
+    }
+    parsed.run = run.parse();
+    return parsed;
+  }
+};
+
+}  // namespace
+
+void add_fidelity(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("fidelity", "Whether the runtime does what the real packages do, cell by cell");
+  const auto text = std::make_shared<FidelityText>();
+  text->run.selection.selection.definition = "fidelity";
+  text->run.options.out = "out/fidelity";
+  text->options.set = "local";
+  add_selection(*command, text->run.selection);
+  add_running(*command, text->run);
+  command->add_flag("--recorded", text->options.recorded,
+                    "Against what was recorded of the real packages, without Python");
+  command->add_option("--record", text->options.record, "Write what the Python stack did as a recording")
+      ->type_name("FILE");
+  command->add_option("--set", text->options.set, "The recording's name")->capture_default_str();
+  command->add_flag("--json", text->options.json, "As one JSON object");
+  command->callback([&action, command, text] {
+    note_given(*command, text->run);
+    action = [text] { return matrix::fidelity(text->parse()); };
+  });
+}
+
+}  // namespace regather::cli

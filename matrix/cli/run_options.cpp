@@ -1,0 +1,147 @@
+#include "matrix/cli/run_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "case/fault.h"
+
+namespace regather::cli {
+namespace {
+
+constexpr double kPythonTimeout = 240;  // seconds, a first case's imports included
+
+}  // namespace
+
+matrix::Selection SelectionText::parse() const {
+  matrix::Selection parsed = selection;
+  if (!fixes.empty()) parsed.fixes = matrix::parse_fix_modes(fixes);
+  if (!shard.empty()) parsed.shard = matrix::parse_shard(shard);
+  return parsed;
+}
+
+void add_selection(CLI::App& command, SelectionText& text) {
+  std::string definitions = "A definition or the path of one in JSON";
+  for (const auto& [name, about] : matrix::known_definitions()) definitions += fmt::format("\n{}: {}", name, about);
+  command.add_option("definition", text.selection.definition, definitions)->capture_default_str();
+  CLI::Option* fixes = command.add_option(
+      "--fixes", text.fixes, "Out of off (none), on (the recommended set), each (that set less one fix); joined by ,");
+  CLI::Option* filter = command.add_option("--filter", text.selection.filter,
+                                           "As in 'backend=zero3 & frozen in (norms,lora) & !fix=none'; also |, !=, "
+                                           "parentheses and 'fix has NAME'");
+  CLI::Option* part = command.add_option("-k", text.selection.text, "Cases whose id holds this text");
+  command.add_option("--case", text.selection.ids, "Exactly this case, whatever the definition; may be repeated")
+      ->type_name("ID")
+      ->allow_extra_args(false)
+      ->excludes(fixes)
+      ->excludes(filter)
+      ->excludes(part);
+  command.add_option("--shard", text.shard, "The K-th of N equal parts")->type_name("K/N");
+}
+
+matrix::RunOptions RunText::parse() const {
+  matrix::RunOptions parsed = options;
+  matrix::Request& request = parsed.runner.request;
+  parsed.selection = selection.parse();
+  if (stack != "reference") {
+    use_stack(parsed);
+  } else if (request.device != "cpu") {
+    throw UsageError(fmt::format("--device '{}': the reference runtime runs on cpu; expected cpu", request.device));
+  }
+  if (launcher != "auto" && launcher != "threads" && launcher != "processes") {
+    throw UsageError(
+        fmt::format("--launcher '{}': expected auto (threads), threads or processes, all on this host", launcher));
+  }
+  request.launcher = launcher == "processes" ? "processes" : "threads";
+  parse_fault(request.fault);
+  if (!request.model.empty()) {
+    // The worker opens it, and lines of another model must not be taken for this one's.
+    std::error_code error;
+    request.model = std::filesystem::canonical(request.model, error).string();
+    if (error || !std::filesystem::is_directory(request.model)) {
+      throw UsageError(fmt::format("--model '{}': expected a folder with config.json and model.safetensors",
+                                   options.runner.request.model));
+    }
+  }
+  parsed.lines = format == "jsonl";
+  return parsed;
+}
+
+// A Python environment: imports take tens of seconds, and its ranks are processes that fill the machine.
+void RunText::use_stack(matrix::RunOptions& parsed) const {
+  matrix::Request& request = parsed.runner.request;
+  if (!request.fault.empty()) {
+    throw UsageError(
+        fmt::format("--fault '{}': faults are seeded in the C++ runtime, not in a Python environment", request.fault));
+  }
+  if (launcher != "auto") {
+    throw UsageError(
+        fmt::format("--launcher '{}': the ranks of a Python environment are processes of its worker; leave "
+                    "the option out",
+                    launcher));
+  }
+  if (request.device != "cpu" && request.device != "cuda") {
+    throw UsageError(fmt::format("--device '{}': expected cpu or cuda", request.device));
+  }
+  parsed.runner.stack = matrix::parse_stack(stack);
+  if (!jobs_given) parsed.runner.jobs = 1;
+  if (!timeout_given) request.timeout = kPythonTimeout;
+}
+
+void add_running(CLI::App& command, RunText& text) {
+  matrix::RunOptions& options = text.options;
+  matrix::Request& request = options.runner.request;
+  options.runner.jobs = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 2U));
+  command.add_option("--out", options.out, "Output folder")->capture_default_str();
+  command.add_flag("--resume", options.resume, "Go on from the lines in the output folder");
+  command.add_option("-j,--jobs", options.runner.jobs, "Workers at a time; 1 on a Python stack")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command
+      .add_option("--timeout", request.timeout,
+                  fmt::format("Seconds for a case, after which it is a hang; {} on a Python stack", kPythonTimeout))
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
+  command.add_option("--seed", request.seed, "Of the weights, the batches and the order")->capture_default_str();
+  command
+      .add_option("--stack", text.stack,
+                  "What runs the cases: reference, or python:ENV, ENV a folder with bin/python or a set of `regather "
+                  "peers setup`")
+      ->capture_default_str();
+}
+
+void add_run(CLI::App& command, RunText& text) {
+  add_selection(command, text.selection);
+  add_running(command, text);
+  matrix::RunOptions& options = text.options;
+  matrix::Request& request = options.runner.request;
+  command.add_option("--retries", options.policy.retries, "How often a red case is tried again")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  command.add_option("--repeat", options.policy.repeat, "How often every case runs; one red run makes it red")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command.add_flag("--shuffle", options.shuffle, "Run in an order drawn from --seed");
+  command.add_flag("-x,--exitfirst", options.stop_at_red, "Stop at the first red case");
+  command.add_flag("--dry-run", options.dry_run, "Print the ids that would run");
+  command.add_option("--device", request.device, "Where cases run: cpu; on a Python stack cuda too")
+      ->capture_default_str();
+  command.add_option("--launcher", text.launcher, "Ranks as threads or processes; auto: threads")
+      ->capture_default_str();
+  command.add_option("--model", request.model, "A Hugging Face folder instead of the card model")->type_name("DIR");
+  command.add_option("--fault", request.fault, "Break the runtime in one place (regather fault list)")
+      ->type_name("NAME");
+  command.add_option("--format", text.format, "jsonl: each result line on standard output too")
+      ->check(CLI::IsMember({"text", "jsonl"}))
+      ->capture_default_str();
+}
+
+void note_given(const CLI::App& command, RunText& text) {
+  text.jobs_given = command.count("--jobs") > 0;
+  text.timeout_given = command.count("--timeout") > 0;
+}
+
+}  // namespace regather::cli

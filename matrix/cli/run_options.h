@@ -1,0 +1,43 @@
+// The options of a run as they stand on the command line, for every command that runs a plan.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "matrix/run.h"
+
+namespace regather::cli {
+
+struct SelectionText {
+  matrix::Selection selection;
+  std::string fixes;
+  std::string shard;
+
+  matrix::Selection parse() const;  // throws UsageError
+};
+
+void add_selection(CLI::App& command, SelectionText& text);
+
+struct RunText {
+  SelectionText selection;
+  matrix::RunOptions options;
+  std::string launcher = "auto";
+  std::string stack = "reference";
+  std::string format = "text";
+  bool jobs_given = false;
+  bool timeout_given = false;
+
+  matrix::RunOptions parse() const;  // throws UsageError
+
+ private:
+  void use_stack(matrix::RunOptions& parsed) const;
+};
+
+// How a plan is run, on whatever stack: jobs, timeout, seed, folder.
+void add_running(CLI::App& command, RunText& text);
+// The same with everything that `matrix run` takes besides.
+void add_run(CLI::App& command, RunText& text);
+// Once the command line is parsed: what was given, and not left at its default.
+void note_given(const CLI::App& command, RunText& text);
+
+}  // namespace regather::cli
