@@ -54,6 +54,11 @@ class Support(unittest.TestCase):
         self.assertIn("0.19.2", self.reason(case))
         self.assertIsNone(self.reason(case, deepspeed="0.19.8"))
 
+    def test_the_chunked_loss_ends_with_a_release_of_trl(self):
+        case = "zero3/sft/kernel=chunked/fix=gather+redirect"
+        self.assertIsNone(self.reason(case, trl="1.14.2"))
+        self.assertIn("1.15.0", self.reason(case, trl="1.15.0"))
+
     def test_only_the_packages_of_the_case_are_asked_for(self):
         self.assertIn("deepspeed", self.reason("zero1/sft/fix=none", deepspeed=None))
         self.assertIsNone(self.reason("ddp/sft/fix=none", deepspeed=None, trl=None))

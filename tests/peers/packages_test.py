@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -32,6 +33,26 @@ CELLS = {
     "zero3/kto/fix=gather+kl_backbone+redirect": ("pass", None, None),
     "zero3/sft/kernel=eager/call=engine/dtype=bf16/fix=none": ("pass", None, None),
 }
+
+# With TRL's gather made to do nothing: in these the head, or the reference's, is read partitioned …
+HELD_BY_THE_GATHER = (
+    "zero3/sft/fix=gather", "zero3/sft/frozen=head/fix=gather", "zero3/sft/kernel=chunked/frozen=head/fix=gather",
+    "zero3/grpo/head=tied/fix=gather", "zero3/dpo/fix=gather+redirect", "zero3/dpo/head=tied/fix=gather",
+    "zero3/kto/fix=gather+kl_backbone+redirect")
+# … and in these DeepSpeed gathers a head that is read inside the engine's forward, or the model itself calls it.
+HELD_WITHOUT = ("zero3/sft/fix=gather+redirect", "zero3/sft/kernel=chunked/fix=gather+redirect",
+                "zero3/grpo/head_bias=yes/fix=gather+redirect", "zero3/sft/call=engine/fix=gather",
+                "zero3/dpo/frozen=lora/reference=shared/fix=gather+redirect")
+# Appended to a copy of TRL: whichever of the two names its release calls is the module's last.
+NULL_GATHER = """
+
+def maybe_gather_lm_head_ctx(*_):
+    import contextlib
+    return contextlib.nullcontext()
+
+
+_maybe_gather_lm_head_ctx = maybe_gather_lm_head_ctx
+"""
 
 
 def ask(requests, **settings):
@@ -70,6 +91,27 @@ class Worker(unittest.TestCase):
                     self.assertLess(result["gradients"]["share"], 1)
                     self.assertLess(result["counters"]["update_share"], 1)
 
+    def test_a_regression_in_trl_is_found(self):
+        import importlib.util
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder) / "trl"
+            shutil.copytree(pathlib.Path(importlib.util.find_spec("trl").origin).parent, copy)
+            for name in ("utils.py", "sft_trainer.py"):
+                module = copy / "trainer" / name
+                text = module.read_text()
+                if "def maybe_gather_lm_head_ctx(" in text or "def _maybe_gather_lm_head_ctx(" in text:
+                    module.write_text(text + NULL_GATHER)
+            requests = [{"id": case, "timeout": 120} for case in HELD_BY_THE_GATHER + HELD_WITHOUT]
+            path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+            status, results, errors = ask(requests, REGATHER_WORKER=str(self.program), PYTHONPATH=path)
+        self.assertEqual(status, 0, errors[-2000:])
+        for case in HELD_BY_THE_GATHER:
+            signature = results[case]["signature"] or {"phase": None, "mechanism": None}
+            self.assertEqual((results[case]["outcome"], signature["phase"], signature["mechanism"]),
+                             ("error", "forward", "head_read_partitioned"), results[case])
+        for case in HELD_WITHOUT:
+            self.assertEqual(results[case]["outcome"], "pass", results[case])
+
     def test_nothing_is_computed_for_an_unsupported_case(self):
         status, results, _ = ask([{"id": "fsdp1/sft/fix=none"}], REGATHER_WORKER="/nonexistent")
         self.assertEqual((status, results["fsdp1/sft/fix=none"]["outcome"]), (0, "unsupported"))
@@ -82,6 +124,30 @@ class Worker(unittest.TestCase):
             status, results, errors = ask([request], **settings)
             self.assertEqual((status, results), (2, {}))
             self.assertIn(part, errors)
+
+
+class Order(unittest.TestCase):
+    def test_collectives_end_in_the_order_in_which_they_began(self):
+        program = f"""if True:
+            import os, sys
+            sys.path.insert(0, {str(PACKAGE)!r})
+            import torch, torch.distributed as dist
+            from regather_peers import collectives
+            collectives.begin("cpu", int(sys.argv[1]), 2, sys.argv[2], 60)
+            group = dist.new_group([0, 1])  # as DeepSpeed has one of its own
+            late = 0
+            for _ in range(10):
+                large = dist.all_gather_into_tensor(torch.empty(1 << 23), torch.ones(1 << 22), group, async_op=True)
+                dist.all_gather_into_tensor(torch.empty(2), torch.ones(1), group, async_op=True).wait()
+                late += not large.is_completed()
+                large.wait()
+            sys.stdout.flush()
+            os._exit(late)
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = [subprocess.Popen([sys.executable, "-c", program, str(rank), os.path.join(folder, "store")])
+                     for rank in range(2)]
+            self.assertEqual([rank.wait() for rank in ranks], [0, 0], "how often a later one had ended first")
 
 
 if __name__ == "__main__":

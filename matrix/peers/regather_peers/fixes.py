@@ -13,10 +13,7 @@ def head_scope(case, backend):
     def scope(head):
         with contextlib.ExitStack() as stack:
             if "gather" in case.fixes:
-                # Weight and bias whole for the fused call, as TRL since 1.6; those that are whole already left alone.
-                partitioned = [p for p in (head.weight, head.bias) if p is not None and not backend.is_whole(p)]
-                if partitioned:
-                    stack.enter_context(backend.gathered(partitioned))
+                stack.enter_context(_gathered(case, backend, head))
             if "unshard_head" in case.fixes and hasattr(head, "unshard"):
                 head.unshard()
             elif case.unit == "head_full_tensor":
@@ -25,6 +22,23 @@ def head_scope(case, backend):
             yield head.weight, head.bias
 
     return scope
+
+
+def _trl_helper(case):
+    """TRL's own gather where it does anything, which is ZeRO-3; None where the installed release has none."""
+    if "gather" not in case.fixes or case.zero_stage != 3:
+        return None
+    from regather_peers.trl_gather import HELPER
+    return HELPER
+
+
+def _gathered(case, backend, head):
+    """Weight and bias whole for the fused call: by TRL's helper; without one the same by hand."""
+    helper = _trl_helper(case)
+    if helper:
+        return helper(head.weight, head.bias)
+    partitioned = [p for p in (head.weight, head.bias) if p is not None and not backend.is_whole(p)]
+    return backend.gathered(partitioned) if partitioned else contextlib.nullcontext()
 
 
 def _full(parameter, head):
@@ -58,8 +72,8 @@ def entry(case, backend):
 
 @contextlib.contextmanager
 def known_to_transformers(case):
-    """What TRL's chunked loss asks before it gathers: whether transformers holds a ZeRO-3 configuration."""
-    if "gather" not in case.fixes or case.kernel != "chunked" or case.zero_stage != 3:
+    """What TRL's helper asks before it gathers: whether transformers holds a ZeRO-3 configuration."""
+    if not _trl_helper(case):
         yield
         return
     from transformers.integrations.deepspeed import HfDeepSpeedConfig, unset_hf_deepspeed_config

@@ -2,7 +2,6 @@
 then forward, backward, compare, step, compare, for each optimizer step."""
 
 import contextlib
-import datetime
 import faulthandler
 import gc
 import json
@@ -17,7 +16,7 @@ import warnings
 import torch
 import torch.distributed as dist
 
-from regather_peers import backends, fixes, losses, mechanism
+from regather_peers import backends, collectives, fixes, losses, mechanism
 from regather_peers import model as models
 from regather_peers.case import parse_id
 from regather_peers.compare import difference, digest, update_share
@@ -41,8 +40,7 @@ def serve(connection, rank, world, store, box, device, deadline, stack_file):
     where = torch.device(device)
     if device == "cuda":
         where = _take_gpu(rank)
-    dist.init_process_group("nccl" if device == "cuda" else "gloo", store=dist.FileStore(store, world), rank=rank,
-                            world_size=world, timeout=datetime.timedelta(seconds=deadline))
+    collectives.begin(device, rank, world, store, deadline)
     with connection.makefile("rw", encoding="utf-8") as lines:
         for line in lines:
             job = json.loads(line)
@@ -159,11 +157,11 @@ class RankRun:
             if parameter.requires_grad:
                 parameter.register_hook(self.counting_hook(name))
         self.backend = backends.make(case, root, self.given, self.device)
-        stack.enter_context(fixes.known_to_transformers(case))
         if case.own_reference:
             self.reference = models.build(self.given, self.given.reference_model(), models.DTYPES[case.dtype])
             self.reference.to(self.device).eval()
             self.reference_engine = backends.shard_reference(case, self.reference, self.device)
+        stack.enter_context(fixes.known_to_transformers(case))
         self.watch_root(root)
         scope = fixes.head_scope(case, self.backend)
         self.parts = losses.Parts(root, scope, fixes.kl_logits(case, self.call), self.reference, scope,

@@ -37,6 +37,8 @@ def unsupported(case, versions, device="cpu"):
         return f"backend single is one unsharded rank: world=1, not {case.world}"
     if case.kernel == "chunked" and case.loss != "sft":
         return f"TRL's chunked loss computes sft alone, not {case.loss}"
+    if case.kernel == "chunked" and version_tuple(versions["trl"]) >= (1, 15):
+        return f"trl {versions['trl']} has no chunked loss of SFT's own: its last release is 1.14"
     if case.unit != "layers" and (case.backend != "fsdp2" or case.head == "tied"):
         return "unit: only FSDP2's untied head can be a unit of its own"
     if case.unit != "layers" and case.kernel == "chunked":

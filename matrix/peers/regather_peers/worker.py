@@ -88,6 +88,8 @@ class Worker:
             modules.append("trl.models.utils")
         if case.kernel == "chunked":
             modules.append("trl.trainer.sft_trainer")
+        if case.zero_stage == 3 and "gather" in case.fixes:
+            modules.append("regather_peers.trl_gather")
         for module in modules:
             if module not in self.preloaded:
                 begin = time.monotonic()
