@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "case/fixes.h"
 #include "matrix/document.h"
 #include "matrix/environment.h"
 #include "matrix/ledger.h"
@@ -38,14 +39,18 @@ void make_folder(const std::string& out) {
   }
 }
 
-std::vector<size_t> execution_order(size_t cases, bool shuffle, uint64_t seed) {
-  std::vector<size_t> order(cases);
-  for (size_t i = 0; i < cases; ++i) order[i] = i;
-  if (shuffle) {
-    Random random(seed);
-    for (size_t i = cases; i > 1; --i) {
+std::vector<size_t> execution_order(const std::vector<Case>& cases, const RunOptions& options) {
+  std::vector<size_t> order(cases.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (options.shuffle) {
+    Random random(options.runner.request.seed);
+    for (size_t i = order.size(); i > 1; --i) {
       std::swap(order[i - 1], order[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
     }
+  } else if (options.runner.stack.python()) {
+    // A case that fails among others runs again in processes of its own. Those without a fix fail most: together each
+    // is the first of its processes, and runs once.
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return print_fixes(cases[i].fixes); });
   }
   return order;
 }
@@ -128,7 +133,7 @@ Ran run(const RunOptions& options) {
     return {Exit::nothing, {}, 0};
   }
   if (options.dry_run) {
-    for (const size_t i : execution_order(plan.cases.size(), options.shuffle, request.seed)) {
+    for (const size_t i : execution_order(plan.cases, options)) {
       print_line(id(plan.cases[i]));
     }
     return {Exit::green, {}, 0};
@@ -146,7 +151,7 @@ Ran run(const RunOptions& options) {
   replay(ledger.earlier(), plan.cases, schedule);
   size_t done = 0;
   for (size_t i = 0; i < plan.cases.size(); ++i) done += schedule.settled(i) ? 1 : 0;
-  schedule.enqueue(execution_order(plan.cases.size(), options.shuffle, request.seed));
+  schedule.enqueue(execution_order(plan.cases, options));
 
   RunEnd end = RunEnd::done;
   {

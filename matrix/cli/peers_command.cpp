@@ -31,7 +31,7 @@ void become_peer(const std::string& module, const std::vector<std::string>& argu
   command.insert(command.end(), arguments.begin(), arguments.end());
   std::error_code ignored;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
-  matrix::become(command, {"PYTHONPATH=" + matrix::peers_folder(), "PYTHONDONTWRITEBYTECODE=1",
+  matrix::become(command, {"PYTHONPATH=" + matrix::peers_folder(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=1",
                            "REGATHER_PROGRAM=" + self, "REGATHER_PEERS_HOME=" + matrix::peers_home()});
 }
 

@@ -4,4 +4,5 @@
 folder=$(cd "$(dirname "$0")" && pwd)
 module=worker
 [ "${1:-}" != --environment ] || { module=environment; shift; }
-PYTHONPATH="$folder${PYTHONPATH:+:$PYTHONPATH}" exec "${REGATHER_STACK#python:}/bin/python" -W ignore -m "regather_peers.$module" "$@"
+# Not the current folder: a checkout of TRL there would stand before the environment's.
+PYTHONSAFEPATH=1 PYTHONPATH="$folder${PYTHONPATH:+:$PYTHONPATH}" exec "${REGATHER_STACK#python:}/bin/python" -W ignore -m "regather_peers.$module" "$@"

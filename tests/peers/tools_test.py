@@ -10,7 +10,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "matrix" / "peers"))
 
-from regather_peers import bisect, overlay, setup, table, tests  # noqa: E402
+from regather_peers import bisection, overlay, setup, table, tests  # noqa: E402
 
 
 class Setup(unittest.TestCase):
@@ -53,7 +53,7 @@ class Bisection(unittest.TestCase):
             asked.append(version)
             return happened[int(version.split(".")[1])]
 
-        return bisect.Bisection(versions, run).first_change(), asked
+        return bisection.Bisection(versions, run).first_change(), asked
 
     def test_finds_the_first_release_that_differs(self):
         for changed in range(1, 9):
@@ -72,11 +72,11 @@ class Bisection(unittest.TestCase):
 
     def test_versions_are_in_the_order_of_their_numbers(self):
         self.assertEqual(sorted(["1.10.0", "1.9.2", "0.29.1"], key=overlay.order), ["0.29.1", "1.9.2", "1.10.0"])
-        self.assertEqual(bisect.between(["1.8.0", "1.9.0", "1.9.1", "1.10.0"], "1.9.0", "1.10.0"),
+        self.assertEqual(bisection.between(["1.8.0", "1.9.0", "1.9.1", "1.10.0"], "1.9.0", "1.10.0"),
                          ["1.9.0", "1.9.1", "1.10.0"])
         for ends in (("1.9.0", "1.9.0"), ("1.9.5", "1.10.0")):
             with self.assertRaises(setup.SetupError):
-                bisect.between(["1.9.0", "1.10.0"], *ends)
+                bisection.between(["1.9.0", "1.10.0"], *ends)
 
 
 def results():

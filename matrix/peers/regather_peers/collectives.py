@@ -17,7 +17,9 @@ class OrderedGloo(dist.ProcessGroupGloo):
     right on a GPU can be wrong at random (findings/). torch takes no options for gloo, and packages make groups of
     their own, so this stands in torch's place for the class."""
 
-    def __init__(self, store, rank, size, timeout):
+    def __init__(self, store, rank, size, timeout, **more):
         options = self._Options()
         options._devices, options._threads, options._timeout = [self.create_default_device()], 1, timeout
+        for name, value in more.items():  # newer releases of torch say more here
+            setattr(options, name, value)
         super().__init__(store, rank, size, options)

@@ -74,7 +74,8 @@ class Group:
                                    self.device, self.deadline, stack)
                 status = 0
             except BaseException as error:  # noqa: BLE001: the process ends here, whatever it was
-                sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")
+                stack.write(f"{type(error).__name__}: {error}\n")
+                stack.flush()
             finally:
                 sys.stderr.flush()
                 os._exit(status)

@@ -1,7 +1,7 @@
 """DeepSpeed ZeRO stages 1 to 3, its engine and hooks as they are.
 
 Settings that differ from DeepSpeed's defaults: the persistence threshold is the case's axis and prefetching is off, as
-on the card; buckets small enough for a small model. The optimizer is torch's AdamW, partitioned by DeepSpeed.
+on the card; no gradient clipping, which 0.19.8 sets to 1 by default; buckets small enough for a small model. The optimizer is torch's AdamW, partitioned by DeepSpeed.
 """
 
 import sys
@@ -28,7 +28,7 @@ def prepare_package():
 def configuration(case, optimizes=True):
     config = {"train_micro_batch_size_per_gpu": 4,
               "gradient_accumulation_steps": case.micro_batches if optimizes else 1,
-              "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
+              "gradient_clipping": 0.0, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
               "zero_optimization": {"stage": case.zero_stage, "reduce_bucket_size": BUCKET,
                                     "allgather_bucket_size": BUCKET}}
     if case.zero_stage == 3:

@@ -1,7 +1,7 @@
 """The first release of a package in which a case changed: `regather matrix run --case ID --stack python:ENV
 --bisect-versions PACKAGE`.
 
-    python -m regather_peers.bisect --stack python:ENV --package NAME --case ID [--from V] [--to V] [--json]
+    python -m regather_peers.bisection --stack python:ENV --package NAME --case ID [--from V] [--to V] [--json]
 
 From the installed version to the newest unless told otherwise. A case changed when its outcome, phase or mechanism did.
 A release that cannot be installed or used is stepped over. Exit 0 when the release is found, 4 when nothing changed
