@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/embedded.h"
@@ -43,6 +44,26 @@ Json cut(Json signature) {
   return signature;
 }
 
+// What of the gradients is compared (agreement.h), to the digits that matter there.
+constexpr const char* kGradients[] = {"compared", "worst",      "relative_l2", "tolerance",
+                                      "missing",  "unexpected", "nonfinite"};
+
+double rounded(double number) { return std::isfinite(number) ? std::stod(fmt::format("{:.7g}", number)) : number; }
+
+Json print_gradients(const Json& gradients) {
+  Json part;
+  for (const char* key : kGradients) part[key] = gradients.at(key);
+  if (part["relative_l2"].is_number()) part["relative_l2"] = rounded(part["relative_l2"].get<double>());
+  return part;
+}
+
+// Another rank's copy of the same failure says nothing more.
+bool repeats(const Json& later, const Json& outcome, const Json& signature) {
+  if (signature.is_null() || later.at("outcome") != outcome) return false;
+  const Json& s = later.at("signature");
+  return s.at("phase") == signature.at("phase") && s.at("step") == signature.at("step");
+}
+
 Json print_cell(const RecordedCell& cell) {
   const Json whole = to_json(cell.real);
   Json json{{"id", whole.at("id")}};
@@ -51,12 +72,13 @@ Json print_cell(const RecordedCell& cell) {
   json["signature"] = whole.at("signature").is_null() ? Json() : cut(whole.at("signature"));
   json["also"] = Json::array();
   for (const Json& later : whole.at("also")) {
+    if (repeats(later, whole.at("outcome"), whole.at("signature"))) continue;
     json["also"].push_back({{"outcome", later.at("outcome")}, {"signature", cut(later.at("signature"))}});
   }
-  json["gradients"] = whole.at("gradients");
+  json["gradients"] = whole.at("gradients").is_null() ? Json() : print_gradients(whole.at("gradients"));
   json["loss"] = whole.at("loss");
-  json["runtime_relative_l2"] = cell.runtime_l2 ? Json(*cell.runtime_l2) : Json();
-  json["milliseconds"] = cell.real.milliseconds;
+  json["runtime_relative_l2"] = cell.runtime_l2 ? Json(rounded(*cell.runtime_l2)) : Json();
+  json["milliseconds"] = std::round(cell.real.milliseconds);
   return json;
 }
 

@@ -5,8 +5,9 @@
 //   {"id":..., "built_in":[fixes], "outcome":..., "signature":{...}, "also":[...], "gradients":{...}, "loss":{...},
 //    "runtime_relative_l2":NUMBER, "milliseconds":NUMBER}
 //
-// The parts of a cell are those of a line of cases.jsonl; texts are cut to their first line. `built_in` names the fixes
-// that this release has whatever the id says: there the runtime's case is the one with these fixes added.
+// The parts of a cell are those of a line of cases.jsonl, of the gradients only what is compared; texts are cut to
+// their first line. `built_in` names the fixes that this release has whatever the id says: there the runtime's case is
+// the one with these fixes added.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -112,7 +112,10 @@ class Mechanisms(unittest.TestCase):
         read = "size mismatch, got input (16), mat (16x32), vec (0)"
         for expected, seen in {
                 "head_read_partitioned": self.of("error", "forward", read, evidence=["head_partitioned"]),
-                "head_grad_on_partitioned": self.of("error", "backward", empty, evidence=["head_partitioned"]),
+                "head_grad_on_partitioned": self.of("error", "backward", empty,
+                                                    evidence=["head_partitioned", "head_read_directly"]),
+                "recompute_freed_trainable": self.of("error", "backward", empty, evidence=[
+                    "head_partitioned", "trainable_parameter_recomputed_empty"]),
                 "head_double_touch": self.of("error", "backward", empty,
                                              evidence=["head_partitioned", "root_called_again"]),
                 "recompute_freed_frozen": self.of("error", "backward", "", "torch.utils.checkpoint.CheckpointError",

@@ -45,9 +45,11 @@ def compute(parts, case, batch):
     head = models.head(parts.root)
     if case.kernel == "chunked":
         from trl.trainer.sft_trainer import _chunked_cross_entropy_loss
-        # It gathers by itself, when transformers knows of a ZeRO-3 configuration: the fix gather (fixes.py).
-        return _chunked_cross_entropy_loss(hidden, head.weight, CHUNKED_ROWS, labels=batch["labels"],
-                                           lm_head_bias=head.bias)[0]
+        # Where transformers knows of a ZeRO-3 configuration (the fix gather, fixes.py) it gathers what is not whole by
+        # itself, in the recompute too.
+        with parts.scope(head) as (weight, bias):
+            return _chunked_cross_entropy_loss(hidden, weight, CHUNKED_ROWS, labels=batch["labels"],
+                                               lm_head_bias=bias)[0]
     return {"sft": _sft, "grpo": _grpo, "dpo": _dpo, "kto": _kto}[case.loss](parts, batch, hidden, head)
 
 

@@ -1,5 +1,6 @@
 """transformers' Qwen2 with the runtime's weights, and the axes that change the model before it is wrapped."""
 
+import functools
 import inspect
 import re
 
@@ -12,9 +13,8 @@ ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj"]
 
 
 def canonical(name):
-    """The name of a parameter without what peft and torch's checkpoint wrapper put round it."""
+    """The name of a parameter without what peft puts round it."""
     name = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
-    name = name.replace("._checkpoint_wrapped_module.", ".")
     return re.sub(r"\.(lora_[AB])\.default\.", r".\1.", name)
 
 
@@ -116,10 +116,18 @@ def _add_checkpoints(base, case):
     if case.checkpoint_at == "forward" or not _checkpoints_forward():
         base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
         return
-    from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrapper
-    kind = wrapper.CheckpointImpl.REENTRANT if reentrant else wrapper.CheckpointImpl.NO_REENTRANT
-    for index, layer in enumerate(base.model.layers):
-        base.model.layers[index] = wrapper.checkpoint_wrapper(layer, checkpoint_impl=kind)
+    for layer in base.model.layers:
+        kind = type(layer)
+        layer.__class__ = type(kind.__name__, (CheckpointsItsCall, kind), {"reentrant": reentrant})
+
+
+class CheckpointsItsCall:
+    """A decoder layer whose call is the checkpoint's function, hooks and all, as transformers before 5.23 has it. Not
+    torch's checkpoint_wrapper: that module lends DeepSpeed the hooks of the layer inside it (ds_grads_remaining)."""
+
+    def __call__(self, *args, **kwargs):
+        call = functools.partial(super().__call__, **kwargs)
+        return torch.utils.checkpoint.checkpoint(call, *args, use_reentrant=self.reentrant) if self.training else call(*args)
 
 
 def _checkpoints_forward():
@@ -128,5 +136,4 @@ def _checkpoints_forward():
 
 
 def layers(root):
-    """The decoder's layers, without a checkpoint wrapper round them."""
-    return [getattr(layer, "_checkpoint_wrapped_module", layer) for layer in causal_lm(root).model.layers]
+    return list(causal_lm(root).model.layers)

@@ -77,6 +77,7 @@ class RankRun:
                         "nonfinite": 0}
         self.backend = self.reference = self.reference_engine = None
         self.hook_calls, self.hooked_twice = {}, set()
+        self.recomputed = set()
         self.wrapper_depth = 0
         self.peer_left = False
 
@@ -131,6 +132,9 @@ class RankRun:
             self.evidence.add("head_partitioned")
         if self.reference is not None and any(p.numel() == 0 for p in models.head(self.reference).parameters()):
             self.evidence.add("head_partitioned")
+        for name, p in models.named(self.backend.root).items():
+            if p.requires_grad and p.numel() == 0 and id(p) in self.recomputed and name not in self.hook_calls:
+                self.evidence.add("trainable_parameter_recomputed_empty")
         saved = re.findall(r"saved metadata: \{'shape': torch.Size\((\[\d+\])\)", text)
         empty = re.findall(r"recomputed metadata: \{'shape': torch.Size\(\[0\]\)", text)
         frozen = {str(list(getattr(p, "ds_shape", p.shape))) for p in self.backend.root.parameters()
@@ -163,10 +167,31 @@ class RankRun:
             self.reference_engine = backends.shard_reference(case, self.reference, self.device)
         stack.enter_context(fixes.known_to_transformers(case))
         self.watch_root(root)
-        scope = fixes.head_scope(case, self.backend)
+        self.watch_recomputes(root)
+        scope = self.noted(fixes.head_scope(case, self.backend))
         self.parts = losses.Parts(root, scope, fixes.kl_logits(case, self.call), self.reference, scope,
                                   self.mean_over_ranks)
         self.enter_loss = fixes.entry(case, self.backend)
+
+    def noted(self, scope):
+        """The scope of a head's direct use, which leaves evidence that there was one."""
+        @contextlib.contextmanager
+        def around(head):
+            self.evidence.add("head_read_directly")
+            with scope(head) as parameters:
+                yield parameters
+
+        return around
+
+    def watch_recomputes(self, root):
+        """Which parameters a recompute in backward has used."""
+        def used(module, *_):
+            if self.phase == "backward":
+                self.recomputed.update(id(p) for p in module.parameters(recurse=False))
+
+        for layer in models.layers(root):
+            for module in layer.modules():
+                module.register_forward_hook(used)
 
     def counting_hook(self, name):
         def count(_):
@@ -237,6 +262,7 @@ class RankRun:
                 self.check_loss(self.given.losses(step, micro)[self.rank], loss)
                 self.enter(step, "backward")
                 self.hook_calls.clear()
+                self.recomputed.clear()
                 self.backend.backward(loss, last)
         self.enter(step, "gradients")
         self.check_gradients(step)

@@ -55,8 +55,8 @@ class Backend:
         return []
 
     def bypassed_units(self):
-        """Names of what the backend shards as one and whose parameters have gradients without its forward having run
-        since zero_gradients()."""
+        """Names of what the backend shards as one and whose parameters have gradients without a forward of it with
+        grad since zero_gradients()."""
         return []
 
     def close(self):

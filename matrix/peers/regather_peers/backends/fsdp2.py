@@ -23,7 +23,7 @@ class Fsdp2(Backend):
         self._units = {name: m for name, m in self.root.named_modules() if isinstance(m, FSDPModule)}
         self._ran = set()
         for name, unit in self._units.items():
-            unit.register_forward_pre_hook(lambda *_, name=name: self._ran.add(name))
+            unit.register_forward_pre_hook(lambda *_, name=name: self._ran.add(name) if torch.is_grad_enabled() else None)
         self.optimizer = adamw(self.trainable().values(), given.optimizer)
 
     def micro_step(self, last):
