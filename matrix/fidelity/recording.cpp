@@ -88,8 +88,12 @@ RecordedCell parse_cell(const Parsed& json) {
   CaseResult empty;
   empty.which = c;
   Parsed line = to_json(empty);
-  for (const char* key : {"outcome", "signature", "also", "gradients", "loss", "milliseconds"})
-    line[key] = json.at(key);
+  for (const char* key : {"outcome", "signature", "also", "loss", "milliseconds"}) line[key] = json.at(key);
+  if (const Parsed& gradients = json.at("gradients"); !gradients.is_null()) {
+    empty.gradients.emplace();
+    line["gradients"] = Parsed(to_json(empty)).at("gradients");
+    for (const char* key : kGradients) line["gradients"][key] = gradients.at(key);
+  }
   RecordedCell cell;
   cell.real = result_from_json(line);
   cell.built_in = json.value("built_in", Fixes{});

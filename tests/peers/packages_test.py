@@ -3,6 +3,7 @@
     PYTHON tests/peers/packages_test.py       PYTHON: the environment's
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -64,6 +65,18 @@ def ask(requests, **settings):
     return worker.returncode, {r["id"]: r for r in map(json.loads, worker.stdout.splitlines())}, worker.stderr
 
 
+def with_null_gather(folder):
+    """Python's path with a copy of TRL in front whose gather does nothing."""
+    copy = pathlib.Path(folder) / "trl"
+    shutil.copytree(pathlib.Path(importlib.util.find_spec("trl").origin).parent, copy)
+    for name in ("utils.py", "sft_trainer.py"):
+        module = copy / "trainer" / name
+        text = module.read_text()
+        if "def maybe_gather_lm_head_ctx(" in text or "def _maybe_gather_lm_head_ctx(" in text:
+            module.write_text(text + NULL_GATHER)
+    return os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+
+
 class Worker(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -91,19 +104,26 @@ class Worker(unittest.TestCase):
                     self.assertLess(result["gradients"]["share"], 1)
                     self.assertLess(result["counters"]["update_share"], 1)
 
-    def test_a_regression_in_trl_is_found(self):
-        import importlib.util
+    @unittest.skipUnless("REGATHER_PROGRAM" in os.environ, "REGATHER_PROGRAM, the built regather, is not set")
+    def test_fidelity_is_red_over_a_regression_in_trl_and_names_cell_and_mechanism(self):
+        cases = ["zero3/dpo/fix=gather+redirect", "ddp/dpo/fix=redirect"]
         with tempfile.TemporaryDirectory() as folder:
-            copy = pathlib.Path(folder) / "trl"
-            shutil.copytree(pathlib.Path(importlib.util.find_spec("trl").origin).parent, copy)
-            for name in ("utils.py", "sft_trainer.py"):
-                module = copy / "trainer" / name
-                text = module.read_text()
-                if "def maybe_gather_lm_head_ctx(" in text or "def _maybe_gather_lm_head_ctx(" in text:
-                    module.write_text(text + NULL_GATHER)
+            command = [os.environ["REGATHER_PROGRAM"], "fidelity", "--stack", f"python:{sys.prefix}", "--out",
+                       f"{folder}/out", *(part for case in cases for part in ("--case", case))]
+            sound = subprocess.run(command, capture_output=True, text=True, check=False)
+            planted = subprocess.run(command, env=os.environ | {"PYTHONPATH": with_null_gather(folder)},
+                                     capture_output=True, text=True, check=False)
+        self.assertEqual(sound.returncode, 0, sound.stdout + sound.stderr)
+        self.assertEqual(planted.returncode, 1, planted.stdout + planted.stderr)
+        self.assertIn(f"{cases[0]} [local]\n    outcome: real error, runtime pass\n"
+                      "    failure: real head_read_partitioned in forward of step 0", planted.stdout)
+        self.assertNotIn(cases[1], planted.stdout)
+
+    def test_a_regression_in_trl_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
             requests = [{"id": case, "timeout": 120} for case in HELD_BY_THE_GATHER + HELD_WITHOUT]
-            path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
-            status, results, errors = ask(requests, REGATHER_WORKER=str(self.program), PYTHONPATH=path)
+            status, results, errors = ask(requests, REGATHER_WORKER=str(self.program),
+                                          PYTHONPATH=with_null_gather(folder))
         self.assertEqual(status, 0, errors[-2000:])
         for case in HELD_BY_THE_GATHER:
             signature = results[case]["signature"] or {"phase": None, "mechanism": None}

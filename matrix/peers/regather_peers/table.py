@@ -87,7 +87,9 @@ def truth_row(backend, loss, mode, result):
            "outcome": OUTCOMES.get(result["outcome"], result["outcome"])}
     if row["outcome"] in ("PASS", "WRONG"):
         return row | {"relgrad": rounded(result["gradients"]["relative_l2"]), "rank": 0}
-    signature = result["signature"] or {"phase": None, "type": "", "text": result["reason"] or "", "rank": 0}
+    signature = result["signature"]
+    if signature is None:
+        return row | {"stage": None, "exc": None, "msg": result["reason"], "rank": 0, "relgrad": None}
     error = error_of(signature)
     return row | {"stage": signature["phase"], "exc": error["type"], "msg": error["text"], "rank": signature["rank"],
                   "relgrad": None}
@@ -156,15 +158,18 @@ def changes(folder, against):
                 lines.append(f"| {name} | {' '.join(at)} | {'absent' if old is None else 'there'} | "
                              f"{'absent' if new is None else 'there'} |")
                 continue
-            for part in compared:
-                if comparable(old.get(part)) != comparable(new.get(part)):
-                    lines.append(f"| {name} | {' '.join(at)} | {part}: {show(old.get(part))} | {show(new.get(part))} |")
+            parts = [part for part in compared if comparable(old.get(part)) != comparable(new.get(part))]
+            if "outcome" in parts:
+                parts = compared  # another outcome: all that is said of each
+            if parts:
+                lines.append(f"| {name} | {' '.join(at)} | {show(old, parts)} | {show(new, parts)} |")
     return lines
 
 
-def show(value):
-    text = json.dumps(comparable(value), ensure_ascii=False)
-    return text.replace("|", "\\|")[:160]
+def show(row, parts):
+    said = [comparable(row[part]) for part in parts if row.get(part) not in (None, [], "")]
+    text = ", ".join(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in said)
+    return text.replace("|", "\\|")[:200]
 
 
 def parse(arguments):
