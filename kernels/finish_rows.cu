@@ -1,0 +1,240 @@
+#include "kernels/finish_rows.h"
+
+#include "kernels/cuda_check.cuh"
+#include "kernels/target_logits.h"
+
+namespace regather::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+
+// Above this the row's maximum is more than 80 above the target's logit, and scales come near what bf16 can hold.
+constexpr float kLargestSum = 2.3538527e17F;  // e^40
+
+struct Coefficient {
+  float by_log_probability;  // d loss / d log p(target)
+  float value;               // the row's share of the loss
+};
+
+struct SftCoefficient {
+  float share;
+  __device__ Coefficient operator()(const ChunkRows&, int64_t, float log_probability) const {
+    return {-share, -share * log_probability};
+  }
+};
+
+struct GrpoCoefficient {
+  Grpo loss;
+  const int32_t* start;
+  float sequences;
+  __device__ Coefficient operator()(const ChunkRows& chunk, int64_t row, float log_probability) const {
+    const int64_t token = chunk.kept[row];
+    const int64_t sequence = token / loss.length;
+    const float share = 1.0F / (static_cast<float>(start[sequence + 1] - start[sequence]) * sequences);
+    const float advantage = loss.advantages[sequence];
+    const float old = loss.old_log_probabilities != nullptr ? loss.old_log_probabilities[token] : log_probability;
+    const float ratio = expf(log_probability - old);
+    const float clipped = fminf(fmaxf(ratio, 1.0F - loss.epsilon_low), 1.0F + loss.epsilon_high);
+    const float gain = ratio * advantage;
+    const float clipped_gain = clipped * advantage;
+    // Where the clip decides, the gain does not depend on the policy.
+    const bool decides = clipped_gain < gain;
+    float by_log_probability = decides ? 0.0F : -gain;
+    float value = decides ? -clipped_gain : -gain;
+    if (loss.reference_log_probabilities != nullptr) {
+      const float distance = loss.reference_log_probabilities[token] - log_probability;
+      const float grown = expm1f(distance);
+      by_log_probability -= loss.beta * grown;
+      value += loss.beta * (grown - distance);
+    }
+    return {by_log_probability * share, value * share};
+  }
+};
+
+// hidden[row] . weight[v] by one warp, the same in all of its lanes.
+__device__ float dot(const ChunkRows& chunk, int64_t row, int64_t v) {
+  const int64_t vectors = chunk.width / 8;
+  const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
+  const Eight* w = static_cast<const Eight*>(chunk.weight) + v * vectors;
+  float sum = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < vectors; i += kWarp) {
+    const Eight a = x[i];
+    const Eight b = w[i];
+    for (int j = 0; j < 4; ++j) {
+      const float2 p = __bfloat1622float2(a.pair[j]);
+      const float2 q = __bfloat1622float2(b.pair[j]);
+      sum = fmaf(p.x, q.x, sum);
+      sum = fmaf(p.y, q.y, sum);
+    }
+  }
+  sum = warp_sum(sum);
+  if (chunk.bias != nullptr) sum += __bfloat162float(static_cast<const __nv_bfloat16*>(chunk.bias)[v]);
+  return sum;
+}
+
+struct Row {
+  float sum;
+  float target_exponent;
+};
+
+// Slow and sure: the row's maximum, then E and its sum again with that as the shift.
+__device__ __noinline__ Row repaired(const ChunkRows& chunk, int64_t row) {
+  __shared__ float target_logit;
+  const int warp = threadIdx.x / kWarp;
+  const int64_t target = chunk.kept_target[row];
+  float largest = -INFINITY;
+  for (int64_t v = warp; v < chunk.vocab; v += kWarps) {
+    const float logit = dot(chunk, row, v);
+    largest = fmaxf(largest, logit);
+    if (v == target && threadIdx.x % kWarp == 0) target_logit = logit;
+  }
+  largest = block_max<kThreads>(largest);
+  const float negative_shift = -largest * kLog2E;
+  auto* e = static_cast<__nv_bfloat16*>(chunk.exponentials) + row * chunk.pitch;
+  float sum = 0;
+  for (int64_t v = warp; v < chunk.vocab; v += kWarps) {
+    const float exponential = exp2_fast(fmaf(dot(chunk, row, v), kLog2E, negative_shift));
+    if (threadIdx.x % kWarp != 0) continue;
+    sum += exponential;
+    e[v] = __float2bfloat16(exponential);
+  }
+  sum = block_sum<kThreads>(sum);
+  return {sum, fmaf(target_logit, kLog2E, negative_shift)};
+}
+
+__device__ Row summed(const ChunkRows& chunk, int64_t row) {
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < chunk.partials; i += kThreads) {
+    sum += chunk.partial_sums[i * chunk.partial_pitch + row];
+  }
+  sum = block_sum<kThreads>(sum);
+  const float exponent = chunk.target_exponent[row];
+  // Not where the target's own logit is no number: nothing helps there.
+  if (!(sum <= kLargestSum) && isfinite(exponent)) return repaired(chunk, row);
+  return {sum, exponent};
+}
+
+__device__ float log_probability_of(const Row& row) {
+  return fminf(fmaf(row.target_exponent, kLn2, -logf(row.sum)), 0.0F);
+}
+
+__device__ void store_log_probability(const ChunkRows& chunk, int64_t row, const Row& summary, float log_probability) {
+  if (threadIdx.x != 0) return;
+  chunk.sum[row] = summary.sum;
+  chunk.log_probability[row] = log_probability;
+  if (chunk.all_log_probabilities != nullptr) chunk.all_log_probabilities[chunk.kept[row]] = log_probability;
+}
+
+__device__ void scale_row(const ChunkRows& chunk, int64_t row, float sum, float coefficient) {
+  const float scale = -coefficient / sum;
+  const int64_t vectors = chunk.width / 8;
+  const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
+  auto* scaled = static_cast<Eight*>(chunk.scaled) + row * vectors;
+  for (int64_t i = threadIdx.x; i < vectors; i += kThreads) {
+    Eight eight = x[i];
+    for (int j = 0; j < 4; ++j) {
+      float2 p = __bfloat1622float2(eight.pair[j]);
+      p.x *= scale;
+      p.y *= scale;
+      eight.pair[j] = __float22bfloat162_rn(p);
+    }
+    scaled[i] = eight;
+  }
+  if (threadIdx.x == 0) {
+    chunk.scale[row] = scale;
+    auto* e = static_cast<__nv_bfloat16*>(chunk.exponentials) + row * chunk.pitch + chunk.kept_target[row];
+    *e = __float2bfloat16(__bfloat162float(*e) - sum);
+  }
+}
+
+template <class Loss>
+__global__ void finish_rows_kernel(ChunkRows chunk, Loss loss, float* value) {
+  const int64_t row = blockIdx.x;
+  const Row summary = summed(chunk, row);
+  const float log_probability = log_probability_of(summary);
+  const Coefficient coefficient = loss(chunk, row, log_probability);
+  store_log_probability(chunk, row, summary, log_probability);
+  if (threadIdx.x == 0) value[row] = coefficient.value;
+  __syncthreads();  // a repaired row's target is patched after it was written
+  scale_row(chunk, row, summary.sum, coefficient.by_log_probability);
+}
+
+__global__ void sum_rows_kernel(ChunkRows chunk) {
+  const Row summary = summed(chunk, blockIdx.x);
+  store_log_probability(chunk, blockIdx.x, summary, log_probability_of(summary));
+}
+
+__global__ void scale_rows_kernel(ChunkRows chunk, const float* coefficient) {
+  scale_row(chunk, blockIdx.x, chunk.sum[blockIdx.x], coefficient[blockIdx.x]);
+}
+
+__global__ void scatter_rows_kernel(ChunkRows chunk, const float* product, Eight* gradient) {
+  const int64_t row = blockIdx.x;
+  const int64_t vectors = chunk.width / 8;
+  const float scale = chunk.scale[row];
+  const auto* from = reinterpret_cast<const float4*>(product + row * chunk.width);
+  Eight* to = gradient + chunk.kept[row] * vectors;
+  for (int64_t i = threadIdx.x; i < vectors; i += blockDim.x) {
+    const float4 a = from[2 * i];
+    const float4 b = from[2 * i + 1];
+    Eight eight;
+    eight.pair[0] = __floats2bfloat162_rn(a.x * scale, a.y * scale);
+    eight.pair[1] = __floats2bfloat162_rn(a.z * scale, a.w * scale);
+    eight.pair[2] = __floats2bfloat162_rn(b.x * scale, b.y * scale);
+    eight.pair[3] = __floats2bfloat162_rn(b.z * scale, b.w * scale);
+    to[i] = eight;
+  }
+}
+
+// A thread a column.
+__global__ void add_bias_gradient_kernel(ChunkRows chunk, float* gradient, bool accumulate) {
+  const int64_t v = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (v >= chunk.vocab) return;
+  const auto* e = static_cast<const __nv_bfloat16*>(chunk.exponentials) + v;
+  float sum = 0;
+  for (int64_t row = 0; row < chunk.rows; ++row) {
+    sum = fmaf(chunk.scale[row], __bfloat162float(e[row * chunk.pitch]), sum);
+  }
+  gradient[v] = accumulate ? gradient[v] + sum : sum;
+}
+
+unsigned int blocks_of(const ChunkRows& chunk) { return static_cast<unsigned int>(chunk.rows); }
+
+}  // namespace
+
+void finish_rows(const ChunkRows& chunk, const Sft& /*loss*/, float* value, int64_t kept_in_all, Stream stream) {
+  const SftCoefficient coefficient{1.0F / static_cast<float>(kept_in_all)};
+  finish_rows_kernel<<<blocks_of(chunk), kThreads, 0, stream>>>(chunk, coefficient, value);
+  check_launch("finish_rows");
+}
+
+void finish_rows(const ChunkRows& chunk, const Grpo& loss, float* value, int64_t sequences, const int32_t* start,
+                 Stream stream) {
+  const GrpoCoefficient coefficient{loss, start, static_cast<float>(sequences)};
+  finish_rows_kernel<<<blocks_of(chunk), kThreads, 0, stream>>>(chunk, coefficient, value);
+  check_launch("finish_rows");
+}
+
+void sum_rows(const ChunkRows& chunk, Stream stream) {
+  sum_rows_kernel<<<blocks_of(chunk), kThreads, 0, stream>>>(chunk);
+  check_launch("sum_rows");
+}
+
+void scale_rows(const ChunkRows& chunk, const float* coefficient, Stream stream) {
+  scale_rows_kernel<<<blocks_of(chunk), kThreads, 0, stream>>>(chunk, coefficient);
+  check_launch("scale_rows");
+}
+
+void scatter_rows(const ChunkRows& chunk, const float* product, void* gradient, Stream stream) {
+  scatter_rows_kernel<<<blocks_of(chunk), 128, 0, stream>>>(chunk, product, static_cast<Eight*>(gradient));
+  check_launch("scatter_rows");
+}
+
+void add_bias_gradient(const ChunkRows& chunk, float* gradient, bool accumulate, Stream stream) {
+  const auto blocks = static_cast<unsigned int>(divide_up(chunk.vocab, kThreads));
+  add_bias_gradient_kernel<<<blocks, kThreads, 0, stream>>>(chunk, gradient, accumulate);
+  check_launch("add_bias_gradient");
+}
+
+}  // namespace regather::kernels

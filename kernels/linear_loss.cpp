@@ -1,0 +1,242 @@
+#include "kernels/linear_loss.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/context.h"
+#include "kernels/cuda_check.cuh"
+#include "kernels/exp_product.h"
+#include "kernels/finish_rows.h"
+#include "kernels/kept_rows.h"
+#include "kernels/matmul.h"
+#include "kernels/preference.h"
+#include "kernels/target_logits.h"
+#include "kernels/workspace.h"
+
+namespace regather::kernels {
+namespace {
+
+struct Call {
+  Context::State& state;
+  const Linear& linear;
+  const LossParameters& loss;
+  const Results& results;
+  const Sequences& sequences;
+  const Workspace& space;
+  Stream stream;
+  int64_t kept = 0;
+  const int32_t* start = nullptr;  // on the host; of sequences that may not be split
+};
+
+// Rows [first, first + count) of the kept ones; of unsplittable losses also which sequences those are.
+struct Span {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t first_sequence = 0;
+  int64_t sequences = 0;
+};
+
+std::vector<Span> spans_of(const Call& call) {
+  std::vector<Span> spans;
+  const int64_t most = call.space.chunk_rows;
+  if (call.sequences.together == 0) {
+    for (int64_t first = 0; first < call.kept; first += most) {
+      spans.push_back({first, std::min(most, call.kept - first)});
+    }
+    return spans;
+  }
+  for (int64_t sequence = 0; sequence < call.sequences.count; sequence += call.sequences.together) {
+    const int64_t first = call.start[sequence];
+    const int64_t count = call.start[sequence + call.sequences.together] - first;
+    if (spans.empty() || spans.back().count + count > most) spans.push_back({first, 0, sequence, 0});
+    spans.back().count += count;
+    spans.back().sequences += call.sequences.together;
+  }
+  return spans;
+}
+
+ChunkRows rows_of(const Call& call, const Span& span) {
+  const Workspace& space = call.space;
+  ChunkRows chunk;
+  chunk.rows = span.count;
+  chunk.width = call.linear.width;
+  chunk.vocab = call.linear.vocab;
+  // The rows as they stand, where none is left out and their order is theirs.
+  const bool paired = std::holds_alternative<Dpo>(call.loss);
+  const bool in_place = call.kept == call.linear.rows && !paired;
+  chunk.hidden = in_place ? static_cast<const char*>(call.linear.hidden) + span.first * chunk.width * 2
+                          : static_cast<const char*>(space.gathered);
+  chunk.weight = call.linear.weight;
+  chunk.bias = call.linear.bias;
+  chunk.kept = space.kept + span.first;
+  chunk.kept_target = space.kept_target + span.first;
+  chunk.negative_shift = space.negative_shift + span.first;
+  chunk.target_exponent = space.target_exponent + span.first;
+  chunk.partial_sums = space.partial_sums;
+  chunk.partials = divide_up(chunk.vocab, kSumColumns);
+  chunk.partial_pitch = round_up(span.count, kSumRows);
+  chunk.exponentials = space.exponentials;
+  chunk.pitch = space.pitch;
+  chunk.sum = space.sum;
+  chunk.log_probability = space.log_probability + span.first;
+  chunk.all_log_probabilities = call.results.log_probabilities;
+  chunk.scale = space.scale;
+  chunk.scaled = space.scaled;
+  if (!in_place && span.count > 0) {
+    gather_rows(call.linear.hidden, chunk.kept, span.count, chunk.width, space.gathered, call.stream);
+  }
+  return chunk;
+}
+
+void exponentials_of(const Call& call, const ChunkRows& chunk) {
+  ExpProduct product;
+  product.rows = chunk.rows;
+  product.width = chunk.width;
+  product.vocab = chunk.vocab;
+  product.hidden = chunk.hidden;
+  product.weight = chunk.weight;
+  product.bias = chunk.bias;
+  product.negative_shift = chunk.negative_shift;
+  product.exponentials = chunk.exponentials;
+  product.pitch = chunk.pitch;
+  product.partial_sums = call.space.partial_sums;
+  exp_product(product, call.stream);
+}
+
+// From sums to scales.
+void finish(const Call& call, const ChunkRows& chunk, const Span& span) {
+  const Workspace& space = call.space;
+  const auto preference = [&](const auto& loss) {
+    if (chunk.rows > 0) sum_rows(chunk, call.stream);
+    const SequenceRange range{span.first_sequence, span.sequences, call.sequences.count,
+                              space.start,         space.kept,     space.log_probability};
+    preference_coefficients(range, loss, space.value, space.coefficient, call.stream);
+    if (chunk.rows > 0) scale_rows(chunk, space.coefficient + span.first, call.stream);
+  };
+  if (const auto* sft = std::get_if<Sft>(&call.loss)) {
+    finish_rows(chunk, *sft, space.value + span.first, call.kept, call.stream);
+  } else if (const auto* grpo = std::get_if<Grpo>(&call.loss)) {
+    finish_rows(chunk, *grpo, space.value + span.first, call.sequences.count, space.start, call.stream);
+  } else if (const auto* dpo = std::get_if<Dpo>(&call.loss)) {
+    preference(*dpo);
+  } else {
+    preference(std::get<Kto>(call.loss));
+  }
+}
+
+void gradients_of(const Call& call, const ChunkRows& chunk, bool accumulate) {
+  Products& products = call.state.products;
+  Product hidden;
+  hidden.rows = chunk.rows;
+  hidden.columns = chunk.width;
+  hidden.inner = chunk.vocab;
+  hidden.left = chunk.exponentials;
+  hidden.left_pitch = chunk.pitch;
+  hidden.right = chunk.weight;
+  hidden.out = call.space.hidden_product;
+  products.multiply(hidden, call.space.product_workspace, call.stream);
+  scatter_rows(chunk, call.space.hidden_product, call.results.hidden_gradient, call.stream);
+
+  Product weight;
+  weight.rows = chunk.vocab;
+  weight.columns = chunk.width;
+  weight.inner = chunk.rows;
+  weight.left = chunk.exponentials;
+  weight.left_pitch = chunk.pitch;
+  weight.left_transposed = true;
+  weight.right = chunk.scaled;
+  weight.out = call.results.weight_gradient;
+  weight.out_dtype = call.results.weight_dtype;
+  weight.accumulate = accumulate;
+  products.multiply(weight, call.space.product_workspace, call.stream);
+  if (call.results.bias_gradient != nullptr) {
+    add_bias_gradient(chunk, call.results.bias_gradient, accumulate, call.stream);
+  }
+}
+
+// What no chunk will write.
+void clear_results(const Call& call) {
+  const Linear& linear = call.linear;
+  const auto zero = [&](void* at, int64_t bytes) {
+    check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), call.stream), "cudaMemsetAsync");
+  };
+  if (call.kept < linear.rows) zero(call.results.hidden_gradient, linear.rows * linear.width * 2);
+  if (call.results.log_probabilities != nullptr && call.kept < linear.rows) {
+    zero(call.results.log_probabilities, linear.rows * 4);
+  }
+  if (call.kept > 0) return;
+  const int64_t size = call.results.weight_dtype == Dtype::fp32 ? 4 : 2;
+  zero(call.results.weight_gradient, linear.vocab * linear.width * size);
+  if (call.results.bias_gradient != nullptr) zero(call.results.bias_gradient, linear.vocab * 4);
+}
+
+void check_arguments(const Linear& linear, const Results& results) {
+  require(linear.rows >= 0 && linear.width > 0 && linear.vocab > 0, "linear_loss: sizes must be positive");
+  require(linear.rows < INT32_MAX && linear.vocab < INT32_MAX && linear.width < INT32_MAX,
+          "linear_loss: sizes must fit 32 bits");
+  require(linear.width % 8 == 0, "linear_loss: the width must be a multiple of 8");
+  require(results.loss != nullptr && results.hidden_gradient != nullptr && results.weight_gradient != nullptr,
+          "linear_loss: loss and gradients have no place to go");
+  require((linear.bias == nullptr) == (results.bias_gradient == nullptr), "linear_loss: bias and its gradient go together");
+}
+
+}  // namespace
+
+Context::Context() : state_(std::make_unique<State>()) {}
+Context::~Context() = default;
+
+size_t workspace_bytes(const Linear& linear, const LossParameters& loss, const Options& options) {
+  return lay_out(linear, sequences_of(linear, loss), options, nullptr).bytes;
+}
+
+void linear_loss(Context& context, const Linear& linear, const LossParameters& loss, const Results& results,
+                 const Options& options, void* workspace, Stream stream) {
+  check_arguments(linear, results);
+  const Sequences sequences = sequences_of(linear, loss);
+  const Workspace space = lay_out(linear, sequences, options, workspace);
+  Call call{context.state(), linear, loss, results, sequences, space, stream};
+
+  KeptRows rows;
+  rows.targets = linear.targets;
+  rows.rows = linear.rows;
+  rows.vocab = linear.vocab;
+  rows.ignore_index = linear.ignore_index;
+  rows.sequences = sequences.count;
+  rows.paired = std::holds_alternative<Dpo>(loss);
+  rows.kept = space.kept;
+  rows.kept_target = space.kept_target;
+  rows.start = space.start;
+  rows.summary = space.summary;
+  find_kept_rows(rows, stream);
+  HostCounts& counts = call.state.counts;
+  counts.fetch(space, sequences.together == 0 ? 0 : sequences.count + 1, stream);
+  // Enqueued before the wait, so that the device has work while the host learns how much there is.
+  if (linear.rows > 0) {
+    target_logits({linear.rows, linear.width, linear.hidden, linear.weight, linear.bias, space.kept, space.kept_target,
+                   space.summary, space.negative_shift, space.target_exponent},
+                  stream);
+  }
+  counts.wait();
+  const KeptSummary& summary = counts.summary();
+  require(summary.bad == 0, "linear_loss: " + std::to_string(summary.bad) + " targets are no tokens, one of them " +
+                                std::to_string(summary.bad_target));
+  call.kept = summary.kept;
+  call.start = counts.start();
+
+  clear_results(call);
+  bool accumulate = false;
+  for (const Span& span : spans_of(call)) {
+    const ChunkRows chunk = rows_of(call, span);
+    if (span.count > 0) exponentials_of(call, chunk);
+    finish(call, chunk, span);
+    if (span.count == 0) continue;
+    gradients_of(call, chunk, accumulate);
+    accumulate = true;
+  }
+  const int64_t values = sequences.together == 0 ? call.kept : sequences.count / sequences.together;
+  sum_values(space.value, values, results.loss, stream);
+}
+
+}  // namespace regather::kernels

@@ -1,0 +1,54 @@
+// The two products of the gradients, by cuBLASLt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "kernels/linear_loss.h"
+
+namespace regather::kernels {
+
+// Row-major: out [rows, columns] = left [rows, inner] right [inner, columns], plus out where `accumulate`.
+struct Product {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t inner = 0;
+  const void* left = nullptr;  // bf16, rows `left_pitch` apart; transposed: [inner, rows]
+  int64_t left_pitch = 0;
+  bool left_transposed = false;
+  const void* right = nullptr;  // [inner, columns] bf16, dense
+  void* out = nullptr;          // [rows, columns] dense
+  Dtype out_dtype = Dtype::fp32;
+  bool accumulate = false;
+};
+
+// Part of the workspace is cuBLASLt's own.
+constexpr size_t kProductWorkspace = size_t{32} << 20U;
+
+class Products {
+ public:
+  Products();
+  ~Products();
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  // workspace: kProductWorkspace bytes.
+  void multiply(const Product& product, void* workspace, Stream stream);
+
+  // Which of cuBLASLt's suggestions for a product of this shape is used from now on; for measurements.
+  int suggestions(const Product& product);
+  void choose(const Product& product, int suggestion);
+
+ private:
+  struct Plan;
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, bool, Dtype, bool>;
+  Plan& plan(const Product& product);
+
+  void* handle_ = nullptr;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace regather::kernels
