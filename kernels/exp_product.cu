@@ -1,24 +1,26 @@
 #include "kernels/exp_product.h"
 
-#include "kernels/exp_product_sm90.cuh"
+#include "kernels/exp_product_tiles.cuh"
 
 namespace regather::kernels {
 namespace {
 
-using cute::Int;
-
-template <bool WithBias>
-using Tuned = sm90::Configuration<cute::Shape<Int<128>, Int<256>, Int<64>>, cute::Shape<Int<2>, Int<1>, Int<1>>,
-                                  cutlass::gemm::KernelTmaWarpSpecializedCooperative,
-                                  cutlass::epilogue::TmaWarpSpecializedCooperative, WithBias>;
+// Up to this width a tile's products take too little time to hide its exponentials behind another tile's, unless two
+// groups of warps take turns; above it the larger tile, which reads less, wins.
+constexpr int64_t kNarrow = 2048;
 
 }  // namespace
 
+SumTile sum_tile(int64_t width) {
+  return width <= kNarrow ? SumTile{128, 128} : SumTile{128, 256};
+}
+
 void exp_product(const ExpProduct& problem, Stream stream) {
-  if (problem.bias != nullptr) {
-    sm90::launch<Tuned<true>>(problem, stream);
+  const bool narrow = problem.width <= kNarrow;
+  if (problem.exponentials == nullptr) {
+    (narrow ? sm90::narrow_sums : sm90::wide_sums)(problem, stream);
   } else {
-    sm90::launch<Tuned<false>>(problem, stream);
+    (narrow ? sm90::narrow_stored : sm90::wide_stored)(problem, stream);
   }
 }
 

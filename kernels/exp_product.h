@@ -8,9 +8,13 @@
 
 namespace regather::kernels {
 
-// Columns whose sum makes one partial sum.
-constexpr int64_t kSumColumns = 256;
-constexpr int64_t kSumRows = 128;
+// A partial sum is of `columns` columns of a row; those of up to the next multiple of `rows` rows are written. By the
+// kernel that is used for this width.
+struct SumTile {
+  int64_t rows;
+  int64_t columns;
+};
+SumTile sum_tile(int64_t width);
 
 struct ExpProduct {
   int64_t rows = 0;
@@ -23,7 +27,7 @@ struct ExpProduct {
   const float* negative_shift = nullptr;
   void* exponentials = nullptr;  // [rows, pitch] bf16; null: only the sums
   int64_t pitch = 0;             // a multiple of 8
-  // [divide_up(vocab, kSumColumns), round_up(rows, kSumRows)]
+  // [divide_up(vocab, tile.columns), round_up(rows, tile.rows)]
   float* partial_sums = nullptr;
 };
 

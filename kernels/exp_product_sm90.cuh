@@ -14,6 +14,7 @@
 
 #include "kernels/cuda_check.cuh"
 #include "kernels/exp_product.h"
+#include "kernels/multiprocessors.cuh"
 
 namespace regather::kernels::sm90 {
 
@@ -53,7 +54,6 @@ struct Kernel {
   static constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
   static constexpr int kAlignment = 8;
   using TileShape = typename Config::TileShape;
-  static_assert(cute::size<1>(TileShape{}) == kSumColumns && kSumRows % cute::size<0>(TileShape{}) == 0);
 
   // Element by element: a chunk may begin at any row, and a vocabulary end anywhere.
   using Shift = fusion::Sm90ColBroadcast<0, TileShape, float, float, Stride<_1, _0, _0>, 1, false>;
@@ -64,7 +64,12 @@ struct Kernel {
   using Exp = fusion::Sm90EVT<fusion::Sm90Compute<ShiftedExp, float, float, kRound>, Logit, Shift>;
   using Sums = fusion::Sm90ColReduction<cutlass::plus, cutlass::plus, cutlass::plus, 0, TileShape, float, float, kRound,
                                         Stride<_1, _0, _0>, 4, false, false, true>;
-  using Tree = fusion::Sm90EVT<Sums, Exp>;
+  // What is not stored has a type all the same.
+  struct SumsOnly : Sums {
+    using ElementAux = Element;
+    using Sums::Sums;
+  };
+  using Tree = fusion::Sm90EVT<cute::conditional_t<Config::kStore, Sums, SumsOnly>, Exp>;
   using Output = cute::conditional_t<Config::kStore, Element, void>;
 
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
@@ -79,17 +84,6 @@ struct Kernel {
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<cutlass::gemm::kernel::GemmUniversal<
       Shape<int, int, int, int>, Mainloop, Epilogue, cutlass::gemm::PersistentScheduler>>;
 };
-
-inline int multiprocessors() {
-  static const int count = [] {
-    int device = 0;
-    int value = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-    return value;
-  }();
-  return count;
-}
 
 template <class Config>
 void launch(const ExpProduct& problem, Stream stream) {
@@ -119,15 +113,17 @@ void launch(const ExpProduct& problem, Stream stream) {
       cutlass::gemm::GemmUniversalMode::kGemm,
       {rows, vocab, width, 1},
       {static_cast<const Element*>(problem.hidden), stride_a, static_cast<const Element*>(problem.weight), stride_b},
-      {tree, nullptr, pitch, static_cast<typename Gemm::ElementD*>(problem.exponentials), pitch}};
+      {tree, nullptr, pitch, nullptr, pitch}};
+  if constexpr (Config::kStore) arguments.epilogue.ptr_D = static_cast<Element*>(problem.exponentials);
   // All row tiles of a slice of the vocabulary together, so that the slice is read from memory once.
   arguments.scheduler.raster_order =
-      cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90Params::RasterOrderOptions::AlongM;
+      cutlass::gemm::kernel::detail::RasterOrderOptions::AlongM;
   arguments.scheduler.max_swizzle_size = 1;
   arguments.hw_info.sm_count = multiprocessors();
 
   Gemm gemm;
-  require(Gemm::can_implement(arguments) == cutlass::Status::kSuccess, "exp_product: no kernel for these sizes");
+  // CUTLASS's own check is not asked: it wants whole vectors of columns, the copy engine only whole vectors a pitch.
+  require(problem.pitch % 8 == 0 && problem.width % 8 == 0, "exp_product: rows must begin at multiples of 16 bytes");
   require(gemm.initialize(arguments, nullptr, stream) == cutlass::Status::kSuccess, "exp_product: not initialised");
   require(gemm.run(stream) == cutlass::Status::kSuccess, "exp_product: not launched");
   check_launch("exp_product");

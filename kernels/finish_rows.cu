@@ -97,10 +97,12 @@ __device__ __noinline__ Row repaired(const ChunkRows& chunk, int64_t row) {
     const float exponential = exp2_fast(fmaf(dot(chunk, row, v), kLog2E, negative_shift));
     if (threadIdx.x % kWarp != 0) continue;
     sum += exponential;
-    e[v] = __float2bfloat16(exponential);
+    if (chunk.exponentials != nullptr) e[v] = __float2bfloat16(exponential);
   }
   sum = block_sum<kThreads>(sum);
-  return {sum, fmaf(target_logit, kLog2E, negative_shift)};
+  const float exponent = fmaf(target_logit, kLog2E, negative_shift);
+  if (threadIdx.x == 0) chunk.target_exponent[row] = exponent;
+  return {sum, exponent};
 }
 
 __device__ Row summed(const ChunkRows& chunk, int64_t row) {
@@ -126,8 +128,8 @@ __device__ void store_log_probability(const ChunkRows& chunk, int64_t row, const
   if (chunk.all_log_probabilities != nullptr) chunk.all_log_probabilities[chunk.kept[row]] = log_probability;
 }
 
-__device__ void scale_row(const ChunkRows& chunk, int64_t row, float sum, float coefficient) {
-  const float scale = -coefficient / sum;
+__device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summary, float coefficient) {
+  const float scale = -coefficient / summary.sum;
   const int64_t vectors = chunk.width / 8;
   const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
   auto* scaled = static_cast<Eight*>(chunk.scaled) + row * vectors;
@@ -143,8 +145,10 @@ __device__ void scale_row(const ChunkRows& chunk, int64_t row, float sum, float 
   }
   if (threadIdx.x == 0) {
     chunk.scale[row] = scale;
-    auto* e = static_cast<__nv_bfloat16*>(chunk.exponentials) + row * chunk.pitch + chunk.kept_target[row];
-    *e = __float2bfloat16(__bfloat162float(*e) - sum);
+    const float exact = exp2_fast(summary.target_exponent) - summary.sum;
+    const __nv_bfloat16 rounded = __float2bfloat16(exact);
+    chunk.lost[row] = scale * (exact - __bfloat162float(rounded));
+    static_cast<__nv_bfloat16*>(chunk.exponentials)[row * chunk.pitch + chunk.kept_target[row]] = rounded;
   }
 }
 
@@ -157,7 +161,7 @@ __global__ void finish_rows_kernel(ChunkRows chunk, Loss loss, float* value) {
   store_log_probability(chunk, row, summary, log_probability);
   if (threadIdx.x == 0) value[row] = coefficient.value;
   __syncthreads();  // a repaired row's target is patched after it was written
-  scale_row(chunk, row, summary.sum, coefficient.by_log_probability);
+  scale_row(chunk, row, summary, coefficient.by_log_probability);
 }
 
 __global__ void sum_rows_kernel(ChunkRows chunk) {
@@ -166,23 +170,30 @@ __global__ void sum_rows_kernel(ChunkRows chunk) {
 }
 
 __global__ void scale_rows_kernel(ChunkRows chunk, const float* coefficient) {
-  scale_row(chunk, blockIdx.x, chunk.sum[blockIdx.x], coefficient[blockIdx.x]);
+  const int64_t row = blockIdx.x;
+  scale_row(chunk, row, {chunk.sum[row], chunk.target_exponent[row]}, coefficient[row]);
 }
 
 __global__ void scatter_rows_kernel(ChunkRows chunk, const float* product, Eight* gradient) {
   const int64_t row = blockIdx.x;
   const int64_t vectors = chunk.width / 8;
   const float scale = chunk.scale[row];
+  const float lost = chunk.lost[row];
+  const Eight* target = static_cast<const Eight*>(chunk.weight) + chunk.kept_target[row] * vectors;
   const auto* from = reinterpret_cast<const float4*>(product + row * chunk.width);
   Eight* to = gradient + chunk.kept[row] * vectors;
   for (int64_t i = threadIdx.x; i < vectors; i += blockDim.x) {
     const float4 a = from[2 * i];
     const float4 b = from[2 * i + 1];
-    Eight eight;
-    eight.pair[0] = __floats2bfloat162_rn(a.x * scale, a.y * scale);
-    eight.pair[1] = __floats2bfloat162_rn(a.z * scale, a.w * scale);
-    eight.pair[2] = __floats2bfloat162_rn(b.x * scale, b.y * scale);
-    eight.pair[3] = __floats2bfloat162_rn(b.z * scale, b.w * scale);
+    Eight eight = target[i];
+    const float2 w0 = __bfloat1622float2(eight.pair[0]);
+    const float2 w1 = __bfloat1622float2(eight.pair[1]);
+    const float2 w2 = __bfloat1622float2(eight.pair[2]);
+    const float2 w3 = __bfloat1622float2(eight.pair[3]);
+    eight.pair[0] = __floats2bfloat162_rn(fmaf(a.x, scale, w0.x * lost), fmaf(a.y, scale, w0.y * lost));
+    eight.pair[1] = __floats2bfloat162_rn(fmaf(a.z, scale, w1.x * lost), fmaf(a.w, scale, w1.y * lost));
+    eight.pair[2] = __floats2bfloat162_rn(fmaf(b.x, scale, w2.x * lost), fmaf(b.y, scale, w2.y * lost));
+    eight.pair[3] = __floats2bfloat162_rn(fmaf(b.z, scale, w3.x * lost), fmaf(b.w, scale, w3.y * lost));
     to[i] = eight;
   }
 }

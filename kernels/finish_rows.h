@@ -4,6 +4,8 @@
 // With c = d loss / d log p(target) and S the row's sum, the gradient by the logits is -c p + c [target]
 // = s (E - S [target]) with s = -c / S. So the target's element of E becomes E - S, the rows of hidden states are
 // scaled by s for the weight's gradient, and the rows of the hidden states' gradient are scaled by s when it is done.
+// E - S is taken from the unrounded E, since the difference may be small; what its own rounding loses is added to the
+// hidden states' gradient, most of whose error it would otherwise be.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,7 @@ struct ChunkRows {
   const int32_t* kept = nullptr;
   const int32_t* kept_target = nullptr;
   const float* negative_shift = nullptr;
-  const float* target_exponent = nullptr;
+  float* target_exponent = nullptr;  // of repaired rows written anew
   const float* partial_sums = nullptr;  // [partials, partial_pitch]
   int64_t partials = 0;
   int64_t partial_pitch = 0;
@@ -34,6 +36,7 @@ struct ChunkRows {
   float* log_probability = nullptr;      // [rows]
   float* all_log_probabilities = nullptr;  // [N], by row number; or null
   float* scale = nullptr;                // [rows]
+  float* lost = nullptr;                 // [rows]: scale * (E - S, less what bf16 holds of it) at the target
   void* scaled = nullptr;                // [rows, width] bf16: scale * hidden
 };
 
@@ -49,7 +52,7 @@ void finish_rows(const ChunkRows& chunk, const Grpo& loss, float* value, int64_t
 void sum_rows(const ChunkRows& chunk, Stream stream);
 void scale_rows(const ChunkRows& chunk, const float* coefficient, Stream stream);
 
-// gradient[kept[row]] = scale[row] * product[row]; product [rows, width] fp32, gradient [N, width] bf16.
+// gradient[kept[row]] = scale[row] * product[row] + lost[row] * weight[target]; product [rows, width] fp32, gradient [N, width] bf16.
 void scatter_rows(const ChunkRows& chunk, const float* product, void* gradient, Stream stream);
 
 // gradient[v] (+)= sum over rows of scale[row] * E[row][v].

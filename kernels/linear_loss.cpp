@@ -25,6 +25,7 @@ struct Call {
   const Results& results;
   const Sequences& sequences;
   const Workspace& space;
+  bool deterministic;
   Stream stream;
   int64_t kept = 0;
   const int32_t* start = nullptr;  // on the host; of sequences that may not be split
@@ -38,12 +39,21 @@ struct Span {
   int64_t sequences = 0;
 };
 
+constexpr int64_t kUnitRows = 128;
+
 std::vector<Span> spans_of(const Call& call) {
   std::vector<Span> spans;
   const int64_t most = call.space.chunk_rows;
   if (call.sequences.together == 0) {
-    for (int64_t first = 0; first < call.kept; first += most) {
-      spans.push_back({first, std::min(most, call.kept - first)});
+    // Chunks of nearly the same size, in whole tiles of the products: a small last one would cost as much traffic as
+    // any other.
+    const int64_t unit = std::min<int64_t>(most, kUnitRows);
+    const int64_t units = divide_up(call.kept, unit);
+    const int64_t chunks = divide_up(units, most / unit);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t first = chunk * units / chunks * unit;
+      const int64_t last = std::min((chunk + 1) * units / chunks * unit, call.kept);
+      spans.push_back({first, last - first});
     }
     return spans;
   }
@@ -75,14 +85,16 @@ ChunkRows rows_of(const Call& call, const Span& span) {
   chunk.negative_shift = space.negative_shift + span.first;
   chunk.target_exponent = space.target_exponent + span.first;
   chunk.partial_sums = space.partial_sums;
-  chunk.partials = divide_up(chunk.vocab, kSumColumns);
-  chunk.partial_pitch = round_up(span.count, kSumRows);
+  const SumTile tile = sum_tile(chunk.width);
+  chunk.partials = divide_up(chunk.vocab, tile.columns);
+  chunk.partial_pitch = round_up(span.count, tile.rows);
   chunk.exponentials = space.exponentials;
   chunk.pitch = space.pitch;
   chunk.sum = space.sum;
   chunk.log_probability = space.log_probability + span.first;
   chunk.all_log_probabilities = call.results.log_probabilities;
   chunk.scale = space.scale;
+  chunk.lost = space.lost;
   chunk.scaled = space.scaled;
   if (!in_place && span.count > 0) {
     gather_rows(call.linear.hidden, chunk.kept, span.count, chunk.width, space.gathered, call.stream);
@@ -136,7 +148,7 @@ void gradients_of(const Call& call, const ChunkRows& chunk, bool accumulate) {
   hidden.left_pitch = chunk.pitch;
   hidden.right = chunk.weight;
   hidden.out = call.space.hidden_product;
-  products.multiply(hidden, call.space.product_workspace, call.stream);
+  products.multiply(hidden, call.deterministic, call.space.product_workspace, call.stream);
   scatter_rows(chunk, call.space.hidden_product, call.results.hidden_gradient, call.stream);
 
   Product weight;
@@ -150,7 +162,7 @@ void gradients_of(const Call& call, const ChunkRows& chunk, bool accumulate) {
   weight.out = call.results.weight_gradient;
   weight.out_dtype = call.results.weight_dtype;
   weight.accumulate = accumulate;
-  products.multiply(weight, call.space.product_workspace, call.stream);
+  products.multiply(weight, call.deterministic, call.space.product_workspace, call.stream);
   if (call.results.bias_gradient != nullptr) {
     add_bias_gradient(chunk, call.results.bias_gradient, accumulate, call.stream);
   }
@@ -172,12 +184,47 @@ void clear_results(const Call& call) {
   if (call.results.bias_gradient != nullptr) zero(call.results.bias_gradient, linear.vocab * 4);
 }
 
-void check_arguments(const Linear& linear, const Results& results) {
+// Learns how many rows take part, and their targets' logits.
+void find_kept(Call& call) {
+  KeptRows rows;
+  rows.targets = call.linear.targets;
+  rows.rows = call.linear.rows;
+  rows.vocab = call.linear.vocab;
+  rows.ignore_index = call.linear.ignore_index;
+  rows.sequences = call.sequences.count;
+  rows.paired = std::holds_alternative<Dpo>(call.loss);
+  rows.kept = call.space.kept;
+  rows.kept_target = call.space.kept_target;
+  rows.start = call.space.start;
+  rows.summary = call.space.summary;
+  find_kept_rows(rows, call.stream);
+  HostCounts& counts = call.state.counts;
+  counts.fetch(call.space, call.sequences.together == 0 ? 0 : call.sequences.count + 1, call.stream);
+  // Enqueued before the wait, so that the device has work while the host learns how much there is.
+  if (call.linear.rows > 0) {
+    target_logits({call.linear.rows, call.linear.width, call.linear.hidden, call.linear.weight, call.linear.bias,
+                   call.space.kept, call.space.kept_target, call.space.summary, call.space.negative_shift,
+                   call.space.target_exponent},
+                  call.stream);
+  }
+  counts.wait();
+  const KeptSummary& summary = counts.summary();
+  require(summary.bad == 0, "linear_loss: " + std::to_string(summary.bad) + " targets are no tokens, one of them " +
+                                std::to_string(summary.bad_target));
+  call.kept = summary.kept;
+  call.start = counts.start();
+}
+
+void check_sizes(const Linear& linear) {
   require(linear.rows >= 0 && linear.width > 0 && linear.vocab > 0, "linear_loss: sizes must be positive");
   require(linear.rows < INT32_MAX && linear.vocab < INT32_MAX && linear.width < INT32_MAX,
           "linear_loss: sizes must fit 32 bits");
   require(linear.width % 8 == 0, "linear_loss: the width must be a multiple of 8");
-  require(results.loss != nullptr && results.hidden_gradient != nullptr && results.weight_gradient != nullptr,
+}
+
+void check_results(const Linear& linear, const Results& results) {
+  require(results.loss != nullptr && (results.hidden_gradient != nullptr || linear.rows == 0) &&
+              results.weight_gradient != nullptr,
           "linear_loss: loss and gradients have no place to go");
   require((linear.bias == nullptr) == (results.bias_gradient == nullptr), "linear_loss: bias and its gradient go together");
 }
@@ -187,44 +234,15 @@ void check_arguments(const Linear& linear, const Results& results) {
 Context::Context() : state_(std::make_unique<State>()) {}
 Context::~Context() = default;
 
-size_t workspace_bytes(const Linear& linear, const LossParameters& loss, const Options& options) {
-  return lay_out(linear, sequences_of(linear, loss), options, nullptr).bytes;
-}
-
 void linear_loss(Context& context, const Linear& linear, const LossParameters& loss, const Results& results,
                  const Options& options, void* workspace, Stream stream) {
-  check_arguments(linear, results);
+  check_sizes(linear);
+  check_results(linear, results);
   const Sequences sequences = sequences_of(linear, loss);
   const Workspace space = lay_out(linear, sequences, options, workspace);
-  Call call{context.state(), linear, loss, results, sequences, space, stream};
+  Call call{context.state(), linear, loss, results, sequences, space, options.deterministic, stream};
 
-  KeptRows rows;
-  rows.targets = linear.targets;
-  rows.rows = linear.rows;
-  rows.vocab = linear.vocab;
-  rows.ignore_index = linear.ignore_index;
-  rows.sequences = sequences.count;
-  rows.paired = std::holds_alternative<Dpo>(loss);
-  rows.kept = space.kept;
-  rows.kept_target = space.kept_target;
-  rows.start = space.start;
-  rows.summary = space.summary;
-  find_kept_rows(rows, stream);
-  HostCounts& counts = call.state.counts;
-  counts.fetch(space, sequences.together == 0 ? 0 : sequences.count + 1, stream);
-  // Enqueued before the wait, so that the device has work while the host learns how much there is.
-  if (linear.rows > 0) {
-    target_logits({linear.rows, linear.width, linear.hidden, linear.weight, linear.bias, space.kept, space.kept_target,
-                   space.summary, space.negative_shift, space.target_exponent},
-                  stream);
-  }
-  counts.wait();
-  const KeptSummary& summary = counts.summary();
-  require(summary.bad == 0, "linear_loss: " + std::to_string(summary.bad) + " targets are no tokens, one of them " +
-                                std::to_string(summary.bad_target));
-  call.kept = summary.kept;
-  call.start = counts.start();
-
+  find_kept(call);
   clear_results(call);
   bool accumulate = false;
   for (const Span& span : spans_of(call)) {
@@ -237,6 +255,25 @@ void linear_loss(Context& context, const Linear& linear, const LossParameters& l
   }
   const int64_t values = sequences.together == 0 ? call.kept : sequences.count / sequences.together;
   sum_values(space.value, values, results.loss, stream);
+}
+
+void log_probabilities(Context& context, const Linear& linear, float* out, void* workspace, Stream stream) {
+  check_sizes(linear);
+  const LossParameters loss = Sft{};
+  const Sequences sequences = sequences_of(linear, loss);
+  const Workspace space = lay_out_sums(linear, workspace);
+  Results results;
+  results.log_probabilities = out;
+  Call call{context.state(), linear, loss, results, sequences, space, true, stream};
+  find_kept(call);
+  if (call.kept < linear.rows) {
+    check(cudaMemsetAsync(out, 0, static_cast<size_t>(linear.rows) * sizeof(float), stream), "cudaMemsetAsync");
+  }
+  for (const Span& span : spans_of(call)) {
+    const ChunkRows chunk = rows_of(call, span);
+    exponentials_of(call, chunk);
+    sum_rows(chunk, stream);
+  }
 }
 
 }  // namespace regather::kernels

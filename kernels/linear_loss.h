@@ -96,9 +96,17 @@ class Context {
 // Bytes that linear_loss needs for such a call, whatever is masked. Reads no device memory.
 size_t workspace_bytes(const Linear& linear, const LossParameters& loss, const Options& options);
 
+// The most rows a chunk may have if the workspace is to fit into `bytes`; 0 if none.
+int64_t chunk_rows_within(const Linear& linear, const LossParameters& loss, size_t bytes);
+
 // Enqueues on `stream` and waits once, early, for the number of rows that take part. Throws Error on a target outside
 // [0, V) that is not ignore_index. The workspace is aligned to 256 bytes.
 void linear_loss(Context& context, const Linear& linear, const LossParameters& loss, const Results& results,
                  const Options& options, void* workspace, Stream stream);
+
+// log p(target) of each row, 0 where masked: what losses are given of a reference model. out [N]. One product, of which
+// only the sums are kept; the weight needs no gradient. Otherwise as linear_loss.
+void log_probabilities(Context& context, const Linear& linear, float* out, void* workspace, Stream stream);
+size_t log_probabilities_workspace_bytes(const Linear& linear);
 
 }  // namespace regather::kernels

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "kernels/cuda_check.cuh"
+#include "kernels/product_sm90.h"
+#include "kernels/trial.h"
 
 namespace regather::kernels {
 namespace {
@@ -25,7 +27,7 @@ struct Products::Plan {
   cublasLtMatrixLayout_t left = nullptr;
   cublasLtMatrixLayout_t out = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found;
-  size_t chosen = 0;
+  std::unique_ptr<Trial> trial;  // of what was found, then of our own kernels
 
   Plan(cublasLtHandle_t handle, const Product& product) {
     check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
@@ -56,6 +58,7 @@ struct Products::Plan {
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     require(count > 0, "cuBLASLt has no product for these sizes");
     found.resize(static_cast<size_t>(count));
+    trial = std::make_unique<Trial>(count + sm90::product_kernels(product));
   }
   ~Plan() {
     cublasLtMatrixLayoutDestroy(out);
@@ -86,20 +89,26 @@ Products::Plan& Products::plan(const Product& product) {
   return *plan;
 }
 
-int Products::suggestions(const Product& product) { return static_cast<int>(plan(product).found.size()); }
-
-void Products::choose(const Product& product, int suggestion) {
-  plan(product).chosen = static_cast<size_t>(suggestion);
-}
-
-void Products::multiply(const Product& product, void* workspace, Stream stream) {
+void Products::multiply(const Product& product, bool deterministic, void* workspace, Stream stream) {
   const Plan& used = plan(product);
-  const float alpha = 1;
-  const float beta = product.accumulate ? 1 : 0;
-  check(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), used.operation, &alpha, product.right, used.right,
-                       product.left, used.left, &beta, product.out, used.out, product.out, used.out,
-                       &used.found[used.chosen].algo, workspace, kProductWorkspace, stream),
-        "cublasLtMatmul");
+  const auto suggested = [&](size_t suggestion) {
+    const float alpha = 1;
+    const float beta = product.accumulate ? 1 : 0;
+    return cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), used.operation, &alpha, product.right, used.right,
+                          product.left, used.left, &beta, product.out, used.out, product.out, used.out,
+                          &used.found[suggestion].algo, workspace, kProductWorkspace, stream);
+  };
+  if (deterministic) return check(suggested(0), "cublasLtMatmul");
+  while (true) {
+    const int way = used.trial->next();
+    const auto own = way - static_cast<int>(used.found.size());
+    used.trial->begin(stream);
+    const bool done = own < 0 ? suggested(static_cast<size_t>(way)) == CUBLAS_STATUS_SUCCESS
+                              : sm90::multiply(own, product, workspace, kProductWorkspace, stream);
+    if (done) return used.trial->end(way, stream);
+    require(way > 0, "cuBLASLt refuses its own first suggestion");
+    used.trial->exclude(way);
+  }
 }
 
 }  // namespace regather::kernels

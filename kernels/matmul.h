@@ -1,4 +1,4 @@
-// The two products of the gradients, by cuBLASLt.
+// The two products of the gradients: cuBLASLt's several suggestions and some kernels of our own, whichever is fastest.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ struct Product {
   bool accumulate = false;
 };
 
-// Part of the workspace is cuBLASLt's own.
-constexpr size_t kProductWorkspace = size_t{32} << 20U;
+// What cuBLASLt and the kernels may use for themselves.
+constexpr size_t kProductWorkspace = size_t{24} << 20U;
 
 class Products {
  public:
@@ -36,11 +36,8 @@ class Products {
   Products& operator=(const Products&) = delete;
 
   // workspace: kProductWorkspace bytes.
-  void multiply(const Product& product, void* workspace, Stream stream);
-
-  // Which of cuBLASLt's suggestions for a product of this shape is used from now on; for measurements.
-  int suggestions(const Product& product);
-  void choose(const Product& product, int suggestion);
+  // With `deterministic` the same kernel each time, the first suggestion; otherwise the first calls of a shape try all.
+  void multiply(const Product& product, bool deterministic, void* workspace, Stream stream);
 
  private:
   struct Plan;

@@ -27,6 +27,7 @@ class Arranger {
     used_ += (size + kAlignment - 1) / kAlignment * kAlignment;
     return at;
   }
+  void advance_to(const Arranger& other) { used_ = std::max(used_, other.used_); }
   size_t used() const { return used_; }
 
  private:
@@ -35,6 +36,9 @@ class Arranger {
 };
 
 constexpr int64_t kBf16 = 2;
+
+// Rows of a chunk of which only sums are kept: their hidden states stay in the cache.
+constexpr int64_t kSumsChunk = 2048;
 
 }  // namespace
 
@@ -57,34 +61,85 @@ Sequences sequences_of(const Linear& linear, const LossParameters& loss) {
       loss);
 }
 
-Workspace lay_out(const Linear& linear, const Sequences& sequences, const Options& options, void* base) {
+namespace {
+
+Workspace of_call(const Linear& linear, int64_t sequences, Arranger& arranger) {
   Workspace space;
-  Arranger arranger(base);
   const int64_t rows = std::max<int64_t>(linear.rows, 1);
   space.summary = arranger.take<KeptSummary>(1);
-  space.start = arranger.take<int32_t>(sequences.count + 1);
+  space.start = arranger.take<int32_t>(sequences + 1);
   space.kept = arranger.take<int32_t>(rows);
   space.kept_target = arranger.take<int32_t>(rows);
   space.negative_shift = arranger.take<float>(rows);
   space.target_exponent = arranger.take<float>(rows);
   space.log_probability = arranger.take<float>(rows);
+  return space;
+}
+
+// What is dead once a chunk's rows have their scales.
+void add_sums(const Linear& linear, int64_t chunk, Workspace& space, Arranger& arranger) {
+  space.chunk_rows = chunk;
+  space.gathered = arranger.bytes(static_cast<size_t>(chunk * linear.width * kBf16));
+  const SumTile tile = sum_tile(linear.width);
+  space.partial_sums = arranger.take<float>(divide_up(linear.vocab, tile.columns) * round_up(chunk, tile.rows));
+}
+
+}  // namespace
+
+Workspace lay_out(const Linear& linear, const Sequences& sequences, const Options& options, void* base) {
+  Arranger arranger(base);
+  Workspace space = of_call(linear, sequences.count, arranger);
+  const int64_t rows = std::max<int64_t>(linear.rows, 1);
   space.value = arranger.take<float>(std::max(rows, sequences.count));
   space.coefficient = arranger.take<float>(rows);
 
-  const int64_t group = sequences.together * sequences.length;
-  space.chunk_rows = std::min(rows, std::max(options.chunk_rows, group));
-  space.pitch = round_up(linear.vocab, kPitchMultiple);
-  const int64_t chunk = space.chunk_rows;
-  space.gathered = arranger.bytes(static_cast<size_t>(chunk * linear.width * kBf16));
-  space.scaled = arranger.bytes(static_cast<size_t>(chunk * linear.width * kBf16));
-  space.sum = arranger.take<float>(chunk);
-  space.scale = arranger.take<float>(chunk);
-  space.partial_sums = arranger.take<float>(divide_up(linear.vocab, kSumColumns) * round_up(chunk, kSumRows));
+  require(options.chunk_rows > 0, "a chunk must have rows");
+  const int64_t chunk = std::min(rows, std::max(options.chunk_rows, sequences.together * sequences.length));
+  // The hidden states' gradient before it is scaled comes when the sums are done with, and takes their place.
+  Arranger sums = arranger;
+  add_sums(linear, chunk, space, sums);
   space.hidden_product = arranger.take<float>(chunk * linear.width);
+  arranger.advance_to(sums);
+  space.sum = arranger.take<float>(chunk);
+  space.pitch = round_up(linear.vocab, kPitchMultiple);
+  space.scaled = arranger.bytes(static_cast<size_t>(chunk * linear.width * kBf16));
+  space.scale = arranger.take<float>(chunk);
+  space.lost = arranger.take<float>(chunk);
   space.exponentials = arranger.bytes(static_cast<size_t>(chunk * space.pitch * kBf16));
   space.product_workspace = arranger.bytes(kProductWorkspace);
   space.bytes = arranger.used();
   return space;
+}
+
+Workspace lay_out_sums(const Linear& linear, void* base) {
+  Arranger arranger(base);
+  Workspace space = of_call(linear, 1, arranger);
+  add_sums(linear, std::min(std::max<int64_t>(linear.rows, 1), kSumsChunk), space, arranger);
+  space.sum = arranger.take<float>(space.chunk_rows);
+  space.bytes = arranger.used();
+  return space;
+}
+
+size_t workspace_bytes(const Linear& linear, const LossParameters& loss, const Options& options) {
+  return lay_out(linear, sequences_of(linear, loss), options, nullptr).bytes;
+}
+
+size_t log_probabilities_workspace_bytes(const Linear& linear) { return lay_out_sums(linear, nullptr).bytes; }
+
+int64_t chunk_rows_within(const Linear& linear, const LossParameters& loss, size_t bytes) {
+  int64_t low = 0;
+  int64_t high = std::max<int64_t>(linear.rows, 1);
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    Options options;
+    options.chunk_rows = middle;
+    if (workspace_bytes(linear, loss, options) <= bytes) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
 }
 
 }  // namespace regather::kernels

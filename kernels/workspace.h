@@ -28,6 +28,7 @@ struct Workspace {
   void* scaled = nullptr;              // [chunk_rows, H] bf16
   float* sum = nullptr;                // [chunk_rows]
   float* scale = nullptr;              // [chunk_rows]
+  float* lost = nullptr;               // [chunk_rows]
   float* partial_sums = nullptr;
   float* hidden_product = nullptr;     // [chunk_rows, H] fp32
   void* exponentials = nullptr;        // [chunk_rows, pitch] bf16
@@ -46,5 +47,7 @@ Sequences sequences_of(const Linear& linear, const LossParameters& loss);
 
 // `base` may be null, to learn the size.
 Workspace lay_out(const Linear& linear, const Sequences& sequences, const Options& options, void* base);
+// Only what log-probabilities need.
+Workspace lay_out_sums(const Linear& linear, void* base);
 
 }  // namespace regather::kernels

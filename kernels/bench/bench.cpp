@@ -1,15 +1,19 @@
 // Measures the fused losses against the bare products:
 //
-//     linear_loss_bench --shape 0.5B|7B|8B [--rows N] [--only TEXT] [--seconds S] [--rounds R] [--json FILE]
+//     linear_loss_bench --shape 0.5B|7B|8B [--rows N] [--only TEXT] [--chunks C,C,...] [--seconds S] [--rounds R]
+//                       [--check 0] [--json FILE]
 //
+// Chunks are as large as 512 MiB of workspace allow, and 1.4 GiB; with --chunks, of the sizes given, for SFT only.
 // One line a subject on stdout, one JSON object a line in FILE.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -35,19 +39,30 @@ struct Subject {
   int64_t chunk_rows;
   Dtype weight_dtype;
   int64_t length;  // of a sequence; 0: no sequences
+  bool with_reference = false;  // the reference model's forward is part of it
 };
 
-std::vector<Subject> subjects() {
+constexpr int64_t kSmall = 512;  // MiB of workspace
+constexpr int64_t kLarge = 1433;
+
+// chunk_rows negative: as many as fit into so many MiB.
+std::vector<Subject> subjects(const std::vector<int64_t>& chunks) {
   std::vector<Subject> all;
-  for (const int64_t chunk : {1024, 1280, 1536, 2048, 4096}) {
-    all.push_back({"sft", LossName::sft, chunk, Dtype::bf16, 0});
-    if (chunk == 1024 || chunk == 2048) all.push_back({"sft", LossName::sft, chunk, Dtype::fp32, 0});
+  for (const int64_t chunk : chunks) all.push_back({"sft", LossName::sft, chunk, Dtype::bf16, 0});
+  if (!all.empty()) return all;
+  for (const int64_t size : {kSmall, kLarge}) {
+    for (const Dtype dtype : {Dtype::bf16, Dtype::fp32}) all.push_back({"sft", LossName::sft, -size, dtype, 0});
   }
-  all.push_back({"grpo", LossName::grpo, 1024, Dtype::bf16, 1024});
+  all.push_back({"grpo", LossName::grpo, -kSmall, Dtype::bf16, 1024});
   all.push_back({"kto", LossName::kto, 1024, Dtype::bf16, 1024});
+  all.push_back({"kto+ref", LossName::kto, 1024, Dtype::bf16, 1024, true});
   all.push_back({"dpo", LossName::dpo, 2048, Dtype::bf16, 1024});
+  all.push_back({"dpo+ref", LossName::dpo, 2048, Dtype::bf16, 1024, true});
   return all;
 }
+
+// By then the products' kernels are chosen.
+constexpr int kTrialCalls = 12;
 
 struct Arguments {
   std::string shape = "0.5B";
@@ -57,7 +72,15 @@ struct Arguments {
   int rounds = 5;
   std::string json;
   bool check = true;
+  std::vector<int64_t> chunks;
 };
+
+std::vector<int64_t> numbers(const std::string& text) {
+  std::vector<int64_t> found;
+  std::stringstream stream(text);
+  for (std::string number; std::getline(stream, number, ',');) found.push_back(std::atoll(number.c_str()));
+  return found;
+}
 
 Arguments parse(int count, char** values) {
   Arguments arguments;
@@ -70,6 +93,7 @@ Arguments parse(int count, char** values) {
     if (name == "--seconds") arguments.seconds = std::atof(value.c_str());
     if (name == "--rounds") arguments.rounds = std::atoi(value.c_str());
     if (name == "--json") arguments.json = value;
+    if (name == "--chunks") arguments.chunks = numbers(value);
     if (name == "--check") arguments.check = value != "0";
   }
   return arguments;
@@ -100,24 +124,50 @@ void measure(const Arguments& arguments, const Subject& subject, BareProducts& b
   options.sequences = subject.length == 0 ? 1 : arguments.rows / subject.length;
   options.weight_dtype = subject.weight_dtype;
   options.options.chunk_rows = subject.chunk_rows;
+  if (subject.chunk_rows < 0) {
+    const Linear sizes{arguments.rows, shape.width, shape.vocab};
+    options.options.chunk_rows = chunk_rows_within(sizes, Sft{}, static_cast<size_t>(-subject.chunk_rows) << 20U);
+  }
   testing::Problem problem(options);
   problem.poison();
   problem.run(context);
   testing::Errors errors;
   if (arguments.check) errors = testing::errors(problem, reference_of(problem, subject));
-  const Alternated timed =
-      alternate([&] { bare.three(); }, [&] { problem.run(context); }, arguments.seconds, arguments.rounds);
+  // The reference model: as large, of other numbers.
+  testing::Data reference;
+  testing::Buffer<float> reference_out(subject.with_reference ? arguments.rows : 0);
+  testing::Buffer<char> reference_space;
+  if (subject.with_reference) {
+    testing::DataOptions data = options.data;
+    data.seed = 2;
+    reference = testing::make_data(data);
+    reference.linear.targets = problem.linear().targets;
+    reference_space = testing::Buffer<char>(
+        static_cast<int64_t>(log_probabilities_workspace_bytes(reference.linear)));
+  }
+  const auto base = [&] {
+    bare.three();
+    if (subject.with_reference) bare.logits();
+  };
+  const auto work = [&] {
+    if (subject.with_reference) {
+      log_probabilities(context, reference.linear, reference_out.get(), reference_space.get(), nullptr);
+    }
+    problem.run(context);
+  };
+  for (int i = 0; i < kTrialCalls; ++i) work();
+  const Alternated timed = alternate(base, work, arguments.seconds, arguments.rounds);
   const double flops = 6.0 * static_cast<double>(arguments.rows) * static_cast<double>(shape.width * shape.vocab);
-  const double mebibytes = static_cast<double>(problem.workspace_bytes()) / (1 << 20);
+  const double mebibytes = static_cast<double>(std::max<int64_t>(problem.workspace_bytes(), reference_space.count())) / (1 << 20);
   const char* dtype = subject.weight_dtype == Dtype::fp32 ? "fp32" : "bf16";
   std::printf("%-5s %-5s N %ld C %4ld dW %s: %6.2f %% (spread %.2f) bare %.3f ms %.0f TFLOP/s, ours %.3f ms, %.0f MiB; %s\n",
               arguments.shape.c_str(), subject.loss.c_str(), static_cast<long>(arguments.rows),
-              static_cast<long>(subject.chunk_rows), dtype, timed.percent, timed.spread, timed.base_ms,
+              static_cast<long>(options.options.chunk_rows), dtype, timed.percent, timed.spread, timed.base_ms,
               flops / timed.base_ms / 1e9, timed.subject_ms, mebibytes, testing::print(errors).c_str());
   std::fflush(stdout);
   if (!json.is_open()) return;
   json << "{\"shape\": \"" << arguments.shape << "\", \"loss\": \"" << subject.loss << "\", \"rows\": "
-       << arguments.rows << ", \"chunk_rows\": " << subject.chunk_rows << ", \"weight_gradient\": \"" << dtype
+       << arguments.rows << ", \"chunk_rows\": " << options.options.chunk_rows << ", \"weight_gradient\": \"" << dtype
        << "\", \"percent\": " << timed.percent << ", \"spread\": " << timed.spread
        << ", \"bare_ms\": " << timed.base_ms << ", \"ms\": " << timed.subject_ms << ", \"mib\": " << mebibytes
        << ", \"hidden_error\": " << errors.hidden << ", \"weight_error\": " << errors.weight
@@ -137,9 +187,8 @@ int run(const Arguments& arguments) {
   Context context;
   std::ofstream json;
   if (!arguments.json.empty()) json.open(arguments.json, std::ios::app);
-  for (const Subject& subject : subjects()) {
-    const std::string text = subject.loss + " " + std::to_string(subject.chunk_rows) +
-                             (subject.weight_dtype == Dtype::fp32 ? " fp32" : " bf16");
+  for (const Subject& subject : subjects(arguments.chunks)) {
+    const std::string text = subject.loss + (subject.weight_dtype == Dtype::fp32 ? " fp32" : " bf16");
     if (text.find(arguments.only) == std::string::npos) continue;
     measure(arguments, subject, bare, context, json);
   }

@@ -173,6 +173,47 @@ TEST(LinearLoss, SequenceLongerThanChunk) {
   }
 }
 
+TEST(LogProbabilities, AgreeWithDoublePrecision) {
+  for (const bool bias : {false, true}) {
+    for (const int64_t width : {192, 2304}) {
+      ProblemOptions options = sized(LossName::sft, 1, 2500, width, 5003);
+      options.data.masked = bias ? 0.3 : 0;
+      options.data.bias = bias;
+      const Data data = make_data(options.data);
+      Buffer<char> space(static_cast<int64_t>(log_probabilities_workspace_bytes(data.linear)));
+      Buffer<float> out(data.linear.rows);
+      out.fill_bytes(0xff);
+      space.fill_bytes(0xff);
+      log_probabilities(context(), data.linear, out.get(), space.get(), nullptr);
+      const std::vector<float> ours = out.host();
+      const std::vector<double> right = reference_log_probabilities(data.linear);
+      double worst = 0;
+      for (size_t i = 0; i < ours.size(); ++i) {
+        const double difference = std::fabs(static_cast<double>(ours[i]) - right[i]);
+        if (!(difference <= worst)) worst = difference;
+      }
+      EXPECT_LE(worst, 1e-4) << "width " << width << (bias ? ", bias, masked" : "");
+    }
+  }
+}
+
+TEST(LinearLoss, WideAndLong) {
+  // The kernels of wide hidden states, and a trial of all products' kernels: twelve calls, each of them right.
+  ProblemOptions options = sized(LossName::sft, 1, 1300, 2304, 6001);
+  options.options.chunk_rows = 512;
+  Problem problem(options);
+  for (int i = 0; i < 12; ++i) expect_right(problem, "call " + std::to_string(i));
+}
+
+TEST(LinearLoss, ChunkRowsFitTheirBytes) {
+  const Linear linear{8192, 896, 151936};
+  Options options;
+  options.chunk_rows = chunk_rows_within(linear, Sft{}, size_t{512} << 20U);
+  EXPECT_LE(workspace_bytes(linear, Sft{}, options), size_t{512} << 20U);
+  ++options.chunk_rows;
+  EXPECT_GT(workspace_bytes(linear, Sft{}, options), size_t{512} << 20U);
+}
+
 TEST(LinearLoss, TargetOutsideTheVocabularyIsAnError) {
   for (const int64_t bad : {int64_t{500}, int64_t{-1}, int64_t{1} << 40U}) {
     ProblemOptions options = sized(LossName::sft, 1, 40, 64, 500);
