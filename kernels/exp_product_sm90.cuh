@@ -38,12 +38,14 @@ struct ShiftedExp<cutlass::Array<float, Size>> {
   }
 };
 
-template <class TileShape_, class ClusterShape_, class Mainloop_, class Epilogue_, bool WithBias_, bool Store_ = true>
+template <class TileShape_, class ClusterShape_, class Mainloop_, class Epilogue_, bool WithBias_, bool Store_ = true,
+          class EpilogueTile_ = cutlass::epilogue::collective::EpilogueTileAuto>
 struct Configuration {
   using TileShape = TileShape_;
   using ClusterShape = ClusterShape_;
   using Mainloop = Mainloop_;
   using Epilogue = Epilogue_;
+  using EpilogueTile = EpilogueTile_;
   static constexpr bool kWithBias = WithBias_;
   static constexpr bool kStore = Store_;
 };
@@ -74,7 +76,7 @@ struct Kernel {
 
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, typename Config::ClusterShape,
-      cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, cutlass::layout::RowMajor, kAlignment, Output,
+      typename Config::EpilogueTile, float, float, void, cutlass::layout::RowMajor, kAlignment, Output,
       cutlass::layout::RowMajor, kAlignment, typename Config::Epilogue, Tree>::CollectiveOp;
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, cutlass::layout::RowMajor, kAlignment, Element,

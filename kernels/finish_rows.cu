@@ -6,6 +6,8 @@
 namespace regather::kernels {
 namespace {
 
+// A block has as many rows as warps. It reads partial sums together, since those of neighbouring rows are neighbours;
+// then a warp has a row.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 
@@ -105,16 +107,31 @@ __device__ __noinline__ Row repaired(const ChunkRows& chunk, int64_t row) {
   return {sum, exponent};
 }
 
-__device__ Row summed(const ChunkRows& chunk, int64_t row) {
+// By the whole block; each warp gets its own row's.
+__device__ Row summed(const ChunkRows& chunk, int64_t first_row) {
+  __shared__ float partial[kWarp][kWarps];
+  __shared__ Row found[kWarps];
   float sum = 0;
-  for (int64_t i = threadIdx.x; i < chunk.partials; i += kThreads) {
-    sum += chunk.partial_sums[i * chunk.partial_pitch + row];
+  const int of_row = static_cast<int>(threadIdx.x) % kWarps;
+  for (int64_t i = threadIdx.x / kWarps; i < chunk.partials; i += kWarp) {
+    sum += chunk.partial_sums[i * chunk.partial_pitch + first_row + of_row];
   }
-  sum = block_sum<kThreads>(sum);
-  const float exponent = chunk.target_exponent[row];
-  // Not where the target's own logit is no number: nothing helps there.
-  if (!(sum <= kLargestSum) && isfinite(exponent)) return repaired(chunk, row);
-  return {sum, exponent};
+  partial[threadIdx.x / kWarps][of_row] = sum;
+  __syncthreads();
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  sum = warp_sum(partial[threadIdx.x % kWarp][warp]);
+  const int64_t row = first_row + warp;
+  if (threadIdx.x % kWarp == 0 && row < chunk.rows) found[warp] = {sum, chunk.target_exponent[row]};
+  __syncthreads();
+  for (int i = 0; i < kWarps && first_row + i < chunk.rows; ++i) {
+    // Not where the target's own logit is no number: nothing helps there.
+    if (found[i].sum <= kLargestSum || !isfinite(found[i].target_exponent)) continue;
+    const Row again = repaired(chunk, first_row + i);
+    __syncthreads();
+    if (threadIdx.x == 0) found[i] = again;
+    __syncthreads();
+  }
+  return found[warp];
 }
 
 __device__ float log_probability_of(const Row& row) {
@@ -122,18 +139,21 @@ __device__ float log_probability_of(const Row& row) {
 }
 
 __device__ void store_log_probability(const ChunkRows& chunk, int64_t row, const Row& summary, float log_probability) {
-  if (threadIdx.x != 0) return;
+  if (threadIdx.x % kWarp != 0) return;
   chunk.sum[row] = summary.sum;
   chunk.log_probability[row] = log_probability;
   if (chunk.all_log_probabilities != nullptr) chunk.all_log_probabilities[chunk.kept[row]] = log_probability;
 }
 
+// By one warp.
 __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summary, float coefficient) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const float scale = -coefficient / summary.sum;
   const int64_t vectors = chunk.width / 8;
   const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
   auto* scaled = static_cast<Eight*>(chunk.scaled) + row * vectors;
-  for (int64_t i = threadIdx.x; i < vectors; i += kThreads) {
+#pragma unroll 4
+  for (int64_t i = lane; i < vectors; i += kWarp) {
     Eight eight = x[i];
     for (int j = 0; j < 4; ++j) {
       float2 p = __bfloat1622float2(eight.pair[j]);
@@ -143,7 +163,7 @@ __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summar
     }
     scaled[i] = eight;
   }
-  if (threadIdx.x == 0) {
+  if (lane == 0) {
     chunk.scale[row] = scale;
     const float exact = exp2_fast(summary.target_exponent) - summary.sum;
     const __nv_bfloat16 rounded = __float2bfloat16(exact);
@@ -152,26 +172,29 @@ __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summar
   }
 }
 
+__device__ int64_t first_row() { return static_cast<int64_t>(blockIdx.x) * kWarps; }
+
 template <class Loss>
 __global__ void finish_rows_kernel(ChunkRows chunk, Loss loss, float* value) {
-  const int64_t row = blockIdx.x;
-  const Row summary = summed(chunk, row);
+  const Row summary = summed(chunk, first_row());
+  const int64_t row = first_row() + threadIdx.x / kWarp;
+  if (row >= chunk.rows) return;
   const float log_probability = log_probability_of(summary);
   const Coefficient coefficient = loss(chunk, row, log_probability);
   store_log_probability(chunk, row, summary, log_probability);
-  if (threadIdx.x == 0) value[row] = coefficient.value;
-  __syncthreads();  // a repaired row's target is patched after it was written
+  if (threadIdx.x % kWarp == 0) value[row] = coefficient.value;
   scale_row(chunk, row, summary, coefficient.by_log_probability);
 }
 
 __global__ void sum_rows_kernel(ChunkRows chunk) {
-  const Row summary = summed(chunk, blockIdx.x);
-  store_log_probability(chunk, blockIdx.x, summary, log_probability_of(summary));
+  const Row summary = summed(chunk, first_row());
+  const int64_t row = first_row() + threadIdx.x / kWarp;
+  if (row < chunk.rows) store_log_probability(chunk, row, summary, log_probability_of(summary));
 }
 
 __global__ void scale_rows_kernel(ChunkRows chunk, const float* coefficient) {
-  const int64_t row = blockIdx.x;
-  scale_row(chunk, row, {chunk.sum[row], chunk.target_exponent[row]}, coefficient[row]);
+  const int64_t row = first_row() + threadIdx.x / kWarp;
+  if (row < chunk.rows) scale_row(chunk, row, {chunk.sum[row], chunk.target_exponent[row]}, coefficient[row]);
 }
 
 __global__ void scatter_rows_kernel(ChunkRows chunk, const float* product, Eight* gradient) {
@@ -210,7 +233,7 @@ __global__ void add_bias_gradient_kernel(ChunkRows chunk, float* gradient, bool 
   gradient[v] = accumulate ? gradient[v] + sum : sum;
 }
 
-unsigned int blocks_of(const ChunkRows& chunk) { return static_cast<unsigned int>(chunk.rows); }
+unsigned int blocks_of(const ChunkRows& chunk) { return static_cast<unsigned int>(divide_up(chunk.rows, kWarps)); }
 
 }  // namespace
 
@@ -238,7 +261,7 @@ void scale_rows(const ChunkRows& chunk, const float* coefficient, Stream stream)
 }
 
 void scatter_rows(const ChunkRows& chunk, const float* product, void* gradient, Stream stream) {
-  scatter_rows_kernel<<<blocks_of(chunk), 128, 0, stream>>>(chunk, product, static_cast<Eight*>(gradient));
+  scatter_rows_kernel<<<static_cast<unsigned int>(chunk.rows), 128, 0, stream>>>(chunk, product, static_cast<Eight*>(gradient));
   check_launch("scatter_rows");
 }
 

@@ -26,7 +26,7 @@ struct ChunkRows {
   const int32_t* kept_target = nullptr;
   const float* negative_shift = nullptr;
   float* target_exponent = nullptr;  // of repaired rows written anew
-  const float* partial_sums = nullptr;  // [partials, partial_pitch]
+  const float* partial_sums = nullptr;  // [partials, partial_pitch], the pitch a multiple of 8
   int64_t partials = 0;
   int64_t partial_pitch = 0;
   void* exponentials = nullptr;  // [rows, pitch] bf16

@@ -25,10 +25,14 @@ struct Call {
   const Results& results;
   const Sequences& sequences;
   const Workspace& space;
-  bool deterministic;
+  const Options& options;
   Stream stream;
   int64_t kept = 0;
   const int32_t* start = nullptr;  // on the host; of sequences that may not be split
+
+  void mark(const char* stage) const {
+    if (options.after_stage) options.after_stage(stage);
+  }
 };
 
 // Rows [first, first + count) of the kept ones; of unsplittable losses also which sequences those are.
@@ -39,7 +43,8 @@ struct Span {
   int64_t sequences = 0;
 };
 
-constexpr int64_t kUnitRows = 128;
+// Two tiles of the fused product, which work in pairs.
+constexpr int64_t kUnitRows = 256;
 
 std::vector<Span> spans_of(const Call& call) {
   std::vector<Span> spans;
@@ -148,9 +153,11 @@ void gradients_of(const Call& call, const ChunkRows& chunk, bool accumulate) {
   hidden.left_pitch = chunk.pitch;
   hidden.right = chunk.weight;
   hidden.out = call.space.hidden_product;
-  products.multiply(hidden, call.deterministic, call.space.product_workspace, call.stream);
+  products.multiply(hidden, call.options.deterministic, call.space.product_workspace, call.stream);
+  call.mark("hidden product");
   scatter_rows(chunk, call.space.hidden_product, call.results.hidden_gradient, call.stream);
 
+  call.mark("scatter");
   Product weight;
   weight.rows = chunk.vocab;
   weight.columns = chunk.width;
@@ -162,7 +169,7 @@ void gradients_of(const Call& call, const ChunkRows& chunk, bool accumulate) {
   weight.out = call.results.weight_gradient;
   weight.out_dtype = call.results.weight_dtype;
   weight.accumulate = accumulate;
-  products.multiply(weight, call.deterministic, call.space.product_workspace, call.stream);
+  products.multiply(weight, call.options.deterministic, call.space.product_workspace, call.stream);
   if (call.results.bias_gradient != nullptr) {
     add_bias_gradient(chunk, call.results.bias_gradient, accumulate, call.stream);
   }
@@ -240,17 +247,21 @@ void linear_loss(Context& context, const Linear& linear, const LossParameters& l
   check_results(linear, results);
   const Sequences sequences = sequences_of(linear, loss);
   const Workspace space = lay_out(linear, sequences, options, workspace);
-  Call call{context.state(), linear, loss, results, sequences, space, options.deterministic, stream};
+  Call call{context.state(), linear, loss, results, sequences, space, options, stream};
 
   find_kept(call);
   clear_results(call);
+  call.mark("begin");
   bool accumulate = false;
   for (const Span& span : spans_of(call)) {
     const ChunkRows chunk = rows_of(call, span);
     if (span.count > 0) exponentials_of(call, chunk);
+    call.mark("exponentials");
     finish(call, chunk, span);
+    call.mark("finish");
     if (span.count == 0) continue;
     gradients_of(call, chunk, accumulate);
+    call.mark("weight product");
     accumulate = true;
   }
   const int64_t values = sequences.together == 0 ? call.kept : sequences.count / sequences.together;
@@ -264,7 +275,8 @@ void log_probabilities(Context& context, const Linear& linear, float* out, void*
   const Workspace space = lay_out_sums(linear, workspace);
   Results results;
   results.log_probabilities = out;
-  Call call{context.state(), linear, loss, results, sequences, space, true, stream};
+  const Options options;
+  Call call{context.state(), linear, loss, results, sequences, space, options, stream};
   find_kept(call);
   if (call.kept < linear.rows) {
     check(cudaMemsetAsync(out, 0, static_cast<size_t>(linear.rows) * sizeof(float), stream), "cudaMemsetAsync");

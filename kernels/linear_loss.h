@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <variant>
 
@@ -73,6 +74,8 @@ struct Options {
   // Rows of a chunk at most. Whole sequences (DPO: pairs) of Dpo and Kto are never split: a chunk is then as large as
   // the longest of them, if that is more.
   int64_t chunk_rows = 1024;
+  // For measurements: called after each stage has been enqueued.
+  std::function<void(const char* stage)> after_stage;
   // The same bits on each call with the same arguments on the same device.
   bool deterministic = false;
 };

@@ -1,7 +1,7 @@
 // Measures the fused losses against the bare products:
 //
 //     linear_loss_bench --shape 0.5B|7B|8B [--rows N] [--only TEXT] [--chunks C,C,...] [--seconds S] [--rounds R]
-//                       [--check 0] [--json FILE]
+//                       [--check 0] [--stages 1] [--json FILE]
 //
 // Chunks are as large as 512 MiB of workspace allow, and 1.4 GiB; with --chunks, of the sizes given, for SFT only.
 // One line a subject on stdout, one JSON object a line in FILE.
@@ -19,6 +19,7 @@
 
 #include "kernels/bench/alternate.h"
 #include "kernels/bench/bare_products.h"
+#include "kernels/bench/stages.h"
 #include "kernels/tests/problem.h"
 
 namespace regather::kernels::bench {
@@ -72,6 +73,7 @@ struct Arguments {
   int rounds = 5;
   std::string json;
   bool check = true;
+  bool stages = false;
   std::vector<int64_t> chunks;
 };
 
@@ -93,6 +95,7 @@ Arguments parse(int count, char** values) {
     if (name == "--seconds") arguments.seconds = std::atof(value.c_str());
     if (name == "--rounds") arguments.rounds = std::atoi(value.c_str());
     if (name == "--json") arguments.json = value;
+    if (name == "--stages") arguments.stages = value != "0";
     if (name == "--chunks") arguments.chunks = numbers(value);
     if (name == "--check") arguments.check = value != "0";
   }
@@ -164,6 +167,11 @@ void measure(const Arguments& arguments, const Subject& subject, BareProducts& b
               arguments.shape.c_str(), subject.loss.c_str(), static_cast<long>(arguments.rows),
               static_cast<long>(options.options.chunk_rows), dtype, timed.percent, timed.spread, timed.base_ms,
               flops / timed.base_ms / 1e9, timed.subject_ms, mebibytes, testing::print(errors).c_str());
+  if (arguments.stages) {
+    for (const auto& [stage, milliseconds] : stage_times(problem, context, kTrialCalls)) {
+      std::printf("      %-16s %.3f ms\n", stage.c_str(), milliseconds);
+    }
+  }
   std::fflush(stdout);
   if (!json.is_open()) return;
   json << "{\"shape\": \"" << arguments.shape << "\", \"loss\": \"" << subject.loss << "\", \"rows\": "

@@ -5,7 +5,9 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "kernels/linear_loss.h"
 #include "kernels/tests/data.h"
@@ -30,6 +32,7 @@ class Problem {
   explicit Problem(const ProblemOptions& options);
 
   void run(Context& context, Stream stream = nullptr);
+  void observe(std::function<void(const char*)> after_stage) { options_.options.after_stage = std::move(after_stage); }
   // Every result a NaN, and the workspace too.
   void poison();
 
