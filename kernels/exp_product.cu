@@ -1,26 +1,16 @@
 #include "kernels/exp_product.h"
 
-#include "kernels/exp_product_tiles.cuh"
+#include "kernels/exp_product_tile.cuh"
 
 namespace regather::kernels {
-namespace {
 
-// Up to this width a tile's products take too little time to hide its exponentials behind another tile's, unless two
-// groups of warps take turns; above it the larger tile, which reads less, wins.
-constexpr int64_t kNarrow = 2048;
-
-}  // namespace
-
-SumTile sum_tile(int64_t width) {
-  return width <= kNarrow ? SumTile{128, 128} : SumTile{128, 256};
-}
+SumTile sum_tile() { return {sm90::kTileRows, sm90::kTileColumns}; }
 
 void exp_product(const ExpProduct& problem, Stream stream) {
-  const bool narrow = problem.width <= kNarrow;
   if (problem.exponentials == nullptr) {
-    (narrow ? sm90::narrow_sums : sm90::wide_sums)(problem, stream);
+    sm90::exp_product_sums(problem, stream);
   } else {
-    (narrow ? sm90::narrow_stored : sm90::wide_stored)(problem, stream);
+    sm90::exp_product_stored(problem, stream);
   }
 }
 

@@ -8,13 +8,12 @@
 
 namespace regather::kernels {
 
-// A partial sum is of `columns` columns of a row; those of up to the next multiple of `rows` rows are written. By the
-// kernel that is used for this width.
+// A partial sum is of `columns` columns of a row; those of up to the next multiple of `rows` rows are written.
 struct SumTile {
   int64_t rows;
   int64_t columns;
 };
-SumTile sum_tile(int64_t width);
+SumTile sum_tile();
 
 struct ExpProduct {
   int64_t rows = 0;

@@ -113,6 +113,7 @@ __device__ Row summed(const ChunkRows& chunk, int64_t first_row) {
   __shared__ Row found[kWarps];
   float sum = 0;
   const int of_row = static_cast<int>(threadIdx.x) % kWarps;
+#pragma unroll 8
   for (int64_t i = threadIdx.x / kWarps; i < chunk.partials; i += kWarp) {
     sum += chunk.partial_sums[i * chunk.partial_pitch + first_row + of_row];
   }

@@ -90,7 +90,7 @@ ChunkRows rows_of(const Call& call, const Span& span) {
   chunk.negative_shift = space.negative_shift + span.first;
   chunk.target_exponent = space.target_exponent + span.first;
   chunk.partial_sums = space.partial_sums;
-  const SumTile tile = sum_tile(chunk.width);
+  const SumTile tile = sum_tile();
   chunk.partials = divide_up(chunk.vocab, tile.columns);
   chunk.partial_pitch = round_up(span.count, tile.rows);
   chunk.exponentials = space.exponentials;

@@ -80,7 +80,7 @@ Workspace of_call(const Linear& linear, int64_t sequences, Arranger& arranger) {
 void add_sums(const Linear& linear, int64_t chunk, Workspace& space, Arranger& arranger) {
   space.chunk_rows = chunk;
   space.gathered = arranger.bytes(static_cast<size_t>(chunk * linear.width * kBf16));
-  const SumTile tile = sum_tile(linear.width);
+  const SumTile tile = sum_tile();
   space.partial_sums = arranger.take<float>(divide_up(linear.vocab, tile.columns) * round_up(chunk, tile.rows));
 }
 
