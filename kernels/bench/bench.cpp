@@ -64,6 +64,7 @@ std::vector<Subject> subjects(const std::vector<int64_t>& chunks) {
 
 // By then the products' kernels are chosen.
 constexpr int kTrialCalls = 12;
+constexpr int kStageCalls = 4;
 
 struct Arguments {
   std::string shape = "0.5B";
@@ -168,7 +169,7 @@ void measure(const Arguments& arguments, const Subject& subject, BareProducts& b
               static_cast<long>(options.options.chunk_rows), dtype, timed.percent, timed.spread, timed.base_ms,
               flops / timed.base_ms / 1e9, timed.subject_ms, mebibytes, testing::print(errors).c_str());
   if (arguments.stages) {
-    for (const auto& [stage, milliseconds] : stage_times(problem, context, kTrialCalls)) {
+    for (const auto& [stage, milliseconds] : stage_times(problem, context, kStageCalls)) {
       std::printf("      %-16s %.3f ms\n", stage.c_str(), milliseconds);
     }
   }

@@ -1,6 +1,6 @@
 #include "kernels/exp_product.h"
 
-#include "kernels/exp_product_tile.cuh"
+#include "kernels/exp_product_tile.h"
 
 namespace regather::kernels {
 
