@@ -2,13 +2,13 @@
 // whose epilogue is a tree of visitors: accumulators (plus bias), 2^(fma), row sums of a tile, store.
 #pragma once
 
-#include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+#include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/epilogue/fusion/operations.hpp>
 #include <cutlass/epilogue/fusion/sm90_callbacks_tma_warpspecialized.hpp>
 #include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 #include <cutlass/util/packed_stride.hpp>
 
@@ -118,8 +118,7 @@ void launch(const ExpProduct& problem, Stream stream) {
       {tree, nullptr, pitch, nullptr, pitch}};
   if constexpr (Config::kStore) arguments.epilogue.ptr_D = static_cast<Element*>(problem.exponentials);
   // All row tiles of a slice of the vocabulary together, so that the slice is read from memory once.
-  arguments.scheduler.raster_order =
-      cutlass::gemm::kernel::detail::RasterOrderOptions::AlongM;
+  arguments.scheduler.raster_order = cutlass::gemm::kernel::detail::RasterOrderOptions::AlongM;
   arguments.scheduler.max_swizzle_size = 1;
   arguments.hw_info.sm_count = multiprocessors();
 

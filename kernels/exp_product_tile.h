@@ -1,6 +1,6 @@
-// The tile of the fused product. Two groups of warps each have a tile of their own and take turns: while one multiplies,
-// the other takes exponentials, which at these widths would otherwise be 3 to 14 % of the time. 128 x 192 is the largest
-// that a group can hold, and so the one that reads least.
+// The tile of the fused product. Two groups of warps each have a tile of their own and take turns: while one
+// multiplies, the other takes exponentials, which at these widths would otherwise be 3 to 14 % of the time. 128 x 192
+// is the largest that a group can hold, and so the one that reads least.
 #pragma once
 
 #include "kernels/exp_product.h"

@@ -262,7 +262,8 @@ void scale_rows(const ChunkRows& chunk, const float* coefficient, Stream stream)
 }
 
 void scatter_rows(const ChunkRows& chunk, const float* product, void* gradient, Stream stream) {
-  scatter_rows_kernel<<<static_cast<unsigned int>(chunk.rows), 128, 0, stream>>>(chunk, product, static_cast<Eight*>(gradient));
+  scatter_rows_kernel<<<static_cast<unsigned int>(chunk.rows), 128, 0, stream>>>(chunk, product,
+                                                                                 static_cast<Eight*>(gradient));
   check_launch("scatter_rows");
 }
 

@@ -25,19 +25,19 @@ struct ChunkRows {
   const int32_t* kept = nullptr;
   const int32_t* kept_target = nullptr;
   const float* negative_shift = nullptr;
-  float* target_exponent = nullptr;  // of repaired rows written anew
+  float* target_exponent = nullptr;     // of repaired rows written anew
   const float* partial_sums = nullptr;  // [partials, partial_pitch], the pitch a multiple of 8
   int64_t partials = 0;
   int64_t partial_pitch = 0;
   void* exponentials = nullptr;  // [rows, pitch] bf16
   int64_t pitch = 0;
 
-  float* sum = nullptr;                  // [rows]
-  float* log_probability = nullptr;      // [rows]
+  float* sum = nullptr;                    // [rows]
+  float* log_probability = nullptr;        // [rows]
   float* all_log_probabilities = nullptr;  // [N], by row number; or null
-  float* scale = nullptr;                // [rows]
-  float* lost = nullptr;                 // [rows]: scale * (E - S, less what bf16 holds of it) at the target
-  void* scaled = nullptr;                // [rows, width] bf16: scale * hidden
+  float* scale = nullptr;                  // [rows]
+  float* lost = nullptr;                   // [rows]: scale * (E - S, less what bf16 holds of it) at the target
+  void* scaled = nullptr;                  // [rows, width] bf16: scale * hidden
 };
 
 // The rows' shares of the loss, and everything that ChunkRows has to give. A row whose sum shows that the shift was too
@@ -52,7 +52,8 @@ void finish_rows(const ChunkRows& chunk, const Grpo& loss, float* value, int64_t
 void sum_rows(const ChunkRows& chunk, Stream stream);
 void scale_rows(const ChunkRows& chunk, const float* coefficient, Stream stream);
 
-// gradient[kept[row]] = scale[row] * product[row] + lost[row] * weight[target]; product [rows, width] fp32, gradient [N, width] bf16.
+// gradient[kept[row]] = scale[row] * product[row] + lost[row] * weight[target]; product [rows, width] fp32, gradient
+// [N, width] bf16.
 void scatter_rows(const ChunkRows& chunk, const float* product, void* gradient, Stream stream);
 
 // gradient[v] (+)= sum over rows of scale[row] * E[row][v].

@@ -8,8 +8,8 @@
 namespace regather::kernels {
 
 struct KeptSummary {
-  int32_t kept;       // rows that take part
-  int32_t bad;        // rows whose target is neither a token nor ignore_index
+  int32_t kept;        // rows that take part
+  int32_t bad;         // rows whose target is neither a token nor ignore_index
   int64_t bad_target;  // one of those
 };
 

@@ -209,10 +209,10 @@ void find_kept(Call& call) {
   counts.fetch(call.space, call.sequences.together == 0 ? 0 : call.sequences.count + 1, call.stream);
   // Enqueued before the wait, so that the device has work while the host learns how much there is.
   if (call.linear.rows > 0) {
-    target_logits({call.linear.rows, call.linear.width, call.linear.hidden, call.linear.weight, call.linear.bias,
-                   call.space.kept, call.space.kept_target, call.space.summary, call.space.negative_shift,
-                   call.space.target_exponent},
-                  call.stream);
+    target_logits(
+        {call.linear.rows, call.linear.width, call.linear.hidden, call.linear.weight, call.linear.bias, call.space.kept,
+         call.space.kept_target, call.space.summary, call.space.negative_shift, call.space.target_exponent},
+        call.stream);
   }
   counts.wait();
   const KeptSummary& summary = counts.summary();
@@ -233,7 +233,8 @@ void check_results(const Linear& linear, const Results& results) {
   require(results.loss != nullptr && (results.hidden_gradient != nullptr || linear.rows == 0) &&
               results.weight_gradient != nullptr,
           "linear_loss: loss and gradients have no place to go");
-  require((linear.bias == nullptr) == (results.bias_gradient == nullptr), "linear_loss: bias and its gradient go together");
+  require((linear.bias == nullptr) == (results.bias_gradient == nullptr),
+          "linear_loss: bias and its gradient go together");
 }
 
 }  // namespace

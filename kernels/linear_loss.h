@@ -19,9 +19,9 @@ enum class Dtype { bf16, fp32 };
 
 // Device pointers; all matrices are dense and row-major.
 struct Linear {
-  int64_t rows = 0;   // N
-  int64_t width = 0;  // H
-  int64_t vocab = 0;  // V
+  int64_t rows = 0;                  // N
+  int64_t width = 0;                 // H
+  int64_t vocab = 0;                 // V
   const void* hidden = nullptr;      // [N, H] bf16
   const void* weight = nullptr;      // [V, H] bf16
   const void* bias = nullptr;        // [V] bf16, or null
@@ -62,9 +62,9 @@ struct Kto {
 using LossParameters = std::variant<Sft, Grpo, Dpo, Kto>;
 
 struct Results {
-  float* loss = nullptr;               // scalar
-  void* hidden_gradient = nullptr;     // [N, H] bf16
-  void* weight_gradient = nullptr;     // [V, H] of weight_dtype
+  float* loss = nullptr;            // scalar
+  void* hidden_gradient = nullptr;  // [N, H] bf16
+  void* weight_gradient = nullptr;  // [V, H] of weight_dtype
   Dtype weight_dtype = Dtype::bf16;
   float* bias_gradient = nullptr;      // [V], or null
   float* log_probabilities = nullptr;  // [N], or null: of the targets, 0 where masked

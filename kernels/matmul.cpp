@@ -82,8 +82,8 @@ Products::~Products() {
 }
 
 Products::Plan& Products::plan(const Product& product) {
-  const Key key{product.rows,      product.columns,   product.inner,     product.left_pitch,
-                product.left_transposed, product.out_dtype, product.accumulate};
+  const Key key{product.rows,      product.columns,   product.inner, product.left_pitch, product.left_transposed,
+                product.out_dtype, product.accumulate};
   std::unique_ptr<Plan>& plan = plans_[key];
   if (plan == nullptr) plan = std::make_unique<Plan>(static_cast<cublasLtHandle_t>(handle_), product);
   return *plan;

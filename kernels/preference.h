@@ -11,10 +11,10 @@ namespace regather::kernels {
 struct SequenceRange {
   int64_t first = 0;
   int64_t count = 0;
-  int64_t sequences = 0;  // in all
-  const int32_t* start = nullptr;            // [sequences + 1]
-  const int32_t* kept = nullptr;             // [kept]
-  const float* log_probability = nullptr;    // [kept]
+  int64_t sequences = 0;                   // in all
+  const int32_t* start = nullptr;          // [sequences + 1]
+  const int32_t* kept = nullptr;           // [kept]
+  const float* log_probability = nullptr;  // [kept]
 };
 
 // value: one of each pair or sequence of the whole batch. coefficient [kept]: d loss / d log p, written for the range's

@@ -1,17 +1,17 @@
 // A matrix product on Hopper's matrix units from CUTLASS's parts: out = left right, or out += left right.
 #pragma once
 
-#include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+#include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/epilogue/fusion/operations.hpp>
 #include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
 #include "kernels/cuda_check.cuh"
-#include "kernels/multiprocessors.cuh"
 #include "kernels/matmul.h"
+#include "kernels/multiprocessors.cuh"
 
 namespace regather::kernels::sm90 {
 

@@ -53,7 +53,7 @@ void target_logits(const TargetLogits& problem, Stream stream) {
 
 void gather_rows(const void* hidden, const int32_t* kept, int64_t count, int64_t width, void* gathered, Stream stream) {
   gather_rows_kernel<<<static_cast<unsigned int>(count), 128, 0, stream>>>(static_cast<const Eight*>(hidden), kept,
-                                                                            width / 8, static_cast<Eight*>(gathered));
+                                                                           width / 8, static_cast<Eight*>(gathered));
   check_launch("gather_rows");
 }
 

@@ -3,15 +3,23 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cuda_check.cuh"
 
 namespace regather::kernels {
 namespace {
 
-// The smallest of this many times counts.
-constexpr int kTimes = 3;
-constexpr int kExcluded = 1 << 20;
+constexpr int kRounds = 2;
+constexpr int kCalls[kRounds] = {3, 8};  // of each way
+constexpr float kNear = 1.06F;
+
+float median(std::vector<float> values) {
+  if (values.empty()) return std::numeric_limits<float>::infinity();
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 }  // namespace
 
@@ -27,29 +35,41 @@ void Trial::collect() {
   for (; timed != pending_.end() && cudaEventQuery(timed->end) == cudaSuccess; ++timed) {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, timed->begin, timed->end), "cudaEventElapsedTime");
-    float& best = best_[static_cast<size_t>(timed->way)];
-    best = best == 0 ? milliseconds : std::min(best, milliseconds);
+    ways_[static_cast<size_t>(timed->way)].milliseconds.push_back(milliseconds);
     cudaEventDestroy(timed->begin);
     cudaEventDestroy(timed->end);
   }
   pending_.erase(pending_.begin(), timed);
 }
 
+// The round is over: the best so far is chosen, and goes on with those that are near it.
+void Trial::judge() {
+  std::vector<float> times;
+  for (const Way& way : ways_) {
+    times.push_back(way.out ? std::numeric_limits<float>::infinity() : median(way.milliseconds));
+  }
+  const auto best = std::min_element(times.begin(), times.end());
+  chosen_ = static_cast<int>(best - times.begin());
+  for (size_t i = 0; i < ways_.size(); ++i) {
+    ways_[i].out = !(times[i] <= *best * kNear);
+    ways_[i].enqueued = 0;
+    ways_[i].milliseconds.clear();
+  }
+  ++round_;
+}
+
 int Trial::next() {
   timing_ = false;
-  if (settled_) return chosen_;
+  if (round_ == kRounds) return chosen_;
   collect();
-  const auto least = std::min_element(tried_.begin(), tried_.end());
-  if (*least < kTimes) {
+  const auto fewest = std::min_element(ways_.begin(), ways_.end(), [](const Way& a, const Way& b) {
+    return a.out != b.out ? b.out : a.enqueued < b.enqueued;
+  });
+  if (!fewest->out && fewest->enqueued < kCalls[round_]) {
     timing_ = true;
-    return static_cast<int>(least - tried_.begin());
+    return static_cast<int>(fewest - ways_.begin());
   }
-  for (size_t way = 0; way < best_.size(); ++way) {
-    const bool better = best_[way] > 0 && (best_[static_cast<size_t>(chosen_)] == 0 ||
-                                           best_[way] < best_[static_cast<size_t>(chosen_)]);
-    if (better) chosen_ = static_cast<int>(way);
-  }
-  settled_ = pending_.empty();
+  if (pending_.empty()) judge();
   return chosen_;
 }
 
@@ -61,18 +81,16 @@ void Trial::begin(Stream stream) {
 
 void Trial::end(int way, Stream stream) {
   if (!timing_) return;
-  ++tried_[static_cast<size_t>(way)];
+  ++ways_[static_cast<size_t>(way)].enqueued;
   cudaEvent_t end = nullptr;
   check(cudaEventCreate(&end), "cudaEventCreate");
   check(cudaEventRecord(end, stream), "cudaEventRecord");
   pending_.push_back({way, begun_, end});
-  begun_ = nullptr;
 }
 
 void Trial::exclude(int way) {
-  tried_[static_cast<size_t>(way)] = kExcluded;
-  cudaEventDestroy(begun_);
-  begun_ = nullptr;
+  ways_[static_cast<size_t>(way)].out = true;
+  if (timing_) cudaEventDestroy(begun_);
 }
 
 }  // namespace regather::kernels

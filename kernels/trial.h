@@ -1,5 +1,6 @@
 // Which of several ways to do the same work is fastest, learnt from the work itself: the first calls take turns and are
-// timed; nothing is done twice and nobody waits.
+// timed; nothing is done twice and nobody waits. Two rounds: a short one leaves those that are near the best, a longer
+// one decides between them, when the device has come nearer to the state in which it will go on working.
 #pragma once
 
 #include <vector>
@@ -12,33 +13,38 @@ namespace regather::kernels {
 
 class Trial {
  public:
-  explicit Trial(int ways) : best_(static_cast<size_t>(ways), 0), tried_(static_cast<size_t>(ways), 0) {}
+  explicit Trial(int ways) : ways_(static_cast<size_t>(ways)) {}
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
 
   // The way for the next call.
   int next();
-  // Around the call's work, where `next` asked for a way that is still on trial.
+  // Around that call's work.
   void begin(Stream stream);
   void end(int way, Stream stream);
-  // A way that does not work here.
+  // Instead of `end`, where the way does not work here.
   void exclude(int way);
 
  private:
+  struct Way {
+    int enqueued = 0;  // in this round
+    std::vector<float> milliseconds;
+    bool out = false;
+  };
   struct Timed {
     int way;
     CUevent_st* begin;
     CUevent_st* end;
   };
   void collect();
+  void judge();
 
-  std::vector<float> best_;  // milliseconds; 0: not known
-  std::vector<int> tried_;
+  std::vector<Way> ways_;
   std::vector<Timed> pending_;
   CUevent_st* begun_ = nullptr;
-  bool timing_ = false;   // this call is part of the trial
-  bool settled_ = false;  // all times are known
+  int round_ = 0;
+  bool timing_ = false;  // this call is part of the trial
   int chosen_ = 0;
 };
 

@@ -13,25 +13,25 @@ struct KeptSummary;
 struct Workspace {
   // Of the whole call.
   KeptSummary* summary = nullptr;
-  int32_t* start = nullptr;            // [sequences + 1]
-  int32_t* kept = nullptr;             // [N]
-  int32_t* kept_target = nullptr;      // [N]
-  float* negative_shift = nullptr;     // [N]
-  float* target_exponent = nullptr;    // [N]
-  float* log_probability = nullptr;    // [N]
-  float* value = nullptr;              // [max(N, sequences)]
-  float* coefficient = nullptr;        // [N]
+  int32_t* start = nullptr;          // [sequences + 1]
+  int32_t* kept = nullptr;           // [N]
+  int32_t* kept_target = nullptr;    // [N]
+  float* negative_shift = nullptr;   // [N]
+  float* target_exponent = nullptr;  // [N]
+  float* log_probability = nullptr;  // [N]
+  float* value = nullptr;            // [max(N, sequences)]
+  float* coefficient = nullptr;      // [N]
   // Of a chunk of `chunk_rows` rows.
   int64_t chunk_rows = 0;
-  int64_t pitch = 0;                   // of exponentials' rows
-  void* gathered = nullptr;            // [chunk_rows, H] bf16
-  void* scaled = nullptr;              // [chunk_rows, H] bf16
-  float* sum = nullptr;                // [chunk_rows]
-  float* scale = nullptr;              // [chunk_rows]
-  float* lost = nullptr;               // [chunk_rows]
+  int64_t pitch = 0;         // of exponentials' rows
+  void* gathered = nullptr;  // [chunk_rows, H] bf16
+  void* scaled = nullptr;    // [chunk_rows, H] bf16
+  float* sum = nullptr;      // [chunk_rows]
+  float* scale = nullptr;    // [chunk_rows]
+  float* lost = nullptr;     // [chunk_rows]
   float* partial_sums = nullptr;
-  float* hidden_product = nullptr;     // [chunk_rows, H] fp32
-  void* exponentials = nullptr;        // [chunk_rows, pitch] bf16
+  float* hidden_product = nullptr;  // [chunk_rows, H] fp32
+  void* exponentials = nullptr;     // [chunk_rows, pitch] bf16
   void* product_workspace = nullptr;
 
   size_t bytes = 0;

@@ -1,4 +1,4 @@
-#include "kernels/bench/bare_products.h"
+#include "kernels/bench/bare_products.cuh"
 
 namespace regather::kernels::bench {
 namespace {

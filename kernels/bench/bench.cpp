@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bench/alternate.h"
-#include "kernels/bench/bare_products.h"
-#include "kernels/bench/stages.h"
-#include "kernels/tests/problem.h"
+#include "kernels/bench/alternate.cuh"
+#include "kernels/bench/bare_products.cuh"
+#include "kernels/bench/stages.cuh"
+#include "kernels/tests/problem.cuh"
 
 namespace regather::kernels::bench {
 namespace {
@@ -31,15 +31,14 @@ struct Shape {
   int64_t width;
   int64_t vocab;
 };
-const std::map<std::string, Shape> kShapes = {
-    {"0.5B", {896, 151936}}, {"7B", {3584, 152064}}, {"8B", {4096, 128256}}};
+const std::map<std::string, Shape> kShapes = {{"0.5B", {896, 151936}}, {"7B", {3584, 152064}}, {"8B", {4096, 128256}}};
 
 struct Subject {
   std::string loss;
   LossName name;
   int64_t chunk_rows;
   Dtype weight_dtype;
-  int64_t length;  // of a sequence; 0: no sequences
+  int64_t length;               // of a sequence; 0: no sequences
   bool with_reference = false;  // the reference model's forward is part of it
 };
 
@@ -63,7 +62,7 @@ std::vector<Subject> subjects(const std::vector<int64_t>& chunks) {
 }
 
 // By then the products' kernels are chosen.
-constexpr int kTrialCalls = 12;
+constexpr int kTrialCalls = 24;
 constexpr int kStageCalls = 4;
 
 struct Arguments {
@@ -109,8 +108,8 @@ const testing::Reference& reference_of(testing::Problem& problem, const Subject&
   static std::unique_ptr<testing::Reference> kept;
   if (kept_loss != subject.loss) {
     kept.reset();
-    kept = std::make_unique<testing::Reference>(
-        testing::reference(problem.linear(), subject.name, problem.parameters()));
+    kept =
+        std::make_unique<testing::Reference>(testing::reference(problem.linear(), subject.name, problem.parameters()));
     kept_loss = subject.loss;
   }
   return *kept;
@@ -146,8 +145,7 @@ void measure(const Arguments& arguments, const Subject& subject, BareProducts& b
     data.seed = 2;
     reference = testing::make_data(data);
     reference.linear.targets = problem.linear().targets;
-    reference_space = testing::Buffer<char>(
-        static_cast<int64_t>(log_probabilities_workspace_bytes(reference.linear)));
+    reference_space = testing::Buffer<char>(static_cast<int64_t>(log_probabilities_workspace_bytes(reference.linear)));
   }
   const auto base = [&] {
     bare.three();
@@ -162,12 +160,14 @@ void measure(const Arguments& arguments, const Subject& subject, BareProducts& b
   for (int i = 0; i < kTrialCalls; ++i) work();
   const Alternated timed = alternate(base, work, arguments.seconds, arguments.rounds);
   const double flops = 6.0 * static_cast<double>(arguments.rows) * static_cast<double>(shape.width * shape.vocab);
-  const double mebibytes = static_cast<double>(std::max<int64_t>(problem.workspace_bytes(), reference_space.count())) / (1 << 20);
+  const double mebibytes =
+      static_cast<double>(std::max<int64_t>(problem.workspace_bytes(), reference_space.count())) / (1 << 20);
   const char* dtype = subject.weight_dtype == Dtype::fp32 ? "fp32" : "bf16";
-  std::printf("%-5s %-5s N %ld C %4ld dW %s: %6.2f %% (spread %.2f) bare %.3f ms %.0f TFLOP/s, ours %.3f ms, %.0f MiB; %s\n",
-              arguments.shape.c_str(), subject.loss.c_str(), static_cast<long>(arguments.rows),
-              static_cast<long>(options.options.chunk_rows), dtype, timed.percent, timed.spread, timed.base_ms,
-              flops / timed.base_ms / 1e9, timed.subject_ms, mebibytes, testing::print(errors).c_str());
+  std::printf(
+      "%-5s %-5s N %ld C %4ld dW %s: %6.2f %% (spread %.2f) bare %.3f ms %.0f TFLOP/s, ours %.3f ms, %.0f MiB; %s\n",
+      arguments.shape.c_str(), subject.loss.c_str(), static_cast<long>(arguments.rows),
+      static_cast<long>(options.options.chunk_rows), dtype, timed.percent, timed.spread, timed.base_ms,
+      flops / timed.base_ms / 1e9, timed.subject_ms, mebibytes, testing::print(errors).c_str());
   if (arguments.stages) {
     for (const auto& [stage, milliseconds] : stage_times(problem, context, kStageCalls)) {
       std::printf("      %-16s %.3f ms\n", stage.c_str(), milliseconds);
@@ -175,12 +175,13 @@ void measure(const Arguments& arguments, const Subject& subject, BareProducts& b
   }
   std::fflush(stdout);
   if (!json.is_open()) return;
-  json << "{\"shape\": \"" << arguments.shape << "\", \"loss\": \"" << subject.loss << "\", \"rows\": "
-       << arguments.rows << ", \"chunk_rows\": " << options.options.chunk_rows << ", \"weight_gradient\": \"" << dtype
-       << "\", \"percent\": " << timed.percent << ", \"spread\": " << timed.spread
-       << ", \"bare_ms\": " << timed.base_ms << ", \"ms\": " << timed.subject_ms << ", \"mib\": " << mebibytes
-       << ", \"hidden_error\": " << errors.hidden << ", \"weight_error\": " << errors.weight
-       << ", \"log_probability_error\": " << errors.log_probabilities << "}\n"
+  json << "{\"shape\": \"" << arguments.shape << "\", \"loss\": \"" << subject.loss
+       << "\", \"rows\": " << arguments.rows << ", \"chunk_rows\": " << options.options.chunk_rows
+       << ", \"weight_gradient\": \"" << dtype << "\", \"percent\": " << timed.percent
+       << ", \"spread\": " << timed.spread << ", \"bare_ms\": " << timed.base_ms << ", \"ms\": " << timed.subject_ms
+       << ", \"mib\": " << mebibytes << ", \"hidden_error\": " << errors.hidden
+       << ", \"weight_error\": " << errors.weight << ", \"log_probability_error\": " << errors.log_probabilities
+       << "}\n"
        << std::flush;
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/bench/stages.h"
+#include "kernels/bench/stages.cuh"
 
 #include <cuda_runtime.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/tests/data.h"
+#include "kernels/tests/data.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -88,7 +88,7 @@ Data make_data(const DataOptions& options) {
   fill_normal(data.bias, 0.5F, options.seed * 8 + 3);
   if (options.rows > 0) {
     lean_kernel<<<static_cast<unsigned int>(options.rows), kThreads>>>(data.hidden.get(), data.weight.get(),
-                                                                        data.targets.get(), options);
+                                                                       data.targets.get(), options);
     check_launch("lean");
   }
   check(cudaDeviceSynchronize(), "make_data");

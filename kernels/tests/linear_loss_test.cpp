@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/error.h"
-#include "kernels/tests/problem.h"
+#include "kernels/tests/problem.cuh"
 
 namespace regather::kernels::testing {
 namespace {
@@ -109,8 +109,8 @@ TEST(LinearLoss, RandomShapes) {
     // A weight gradient in bf16 is rounded once a chunk.
     limits.gradient = options.weight_dtype == Dtype::bf16 ? 0.006 + 0.0016 * std::sqrt(chunks) : 0.006;
     expect_right(problem,
-                 "shape " + std::to_string(i) + " " + name_of(loss) + " N " + std::to_string(options.data.rows) + " H " +
-                     std::to_string(options.data.width) + " V " + std::to_string(options.data.vocab) + " C " +
+                 "shape " + std::to_string(i) + " " + name_of(loss) + " N " + std::to_string(options.data.rows) +
+                     " H " + std::to_string(options.data.width) + " V " + std::to_string(options.data.vocab) + " C " +
                      std::to_string(options.options.chunk_rows),
                  limits);
     if (HasFailure() && i > 20) return;
@@ -139,9 +139,10 @@ TEST(LinearLoss, ExtremeLogits) {
         Problem problem(options);
         Limits limits;
         limits.log_probability = 2e-6 * 10 * static_cast<double>(scale) * 10;
-        expect_right(problem, std::string(name_of(loss)) + " logits of scale " + std::to_string(scale) + " base " +
-                                  std::to_string(base),
-                     limits);
+        expect_right(
+            problem,
+            std::string(name_of(loss)) + " logits of scale " + std::to_string(scale) + " base " + std::to_string(base),
+            limits);
       }
     }
   }

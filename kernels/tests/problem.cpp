@@ -1,4 +1,4 @@
-#include "kernels/tests/problem.h"
+#include "kernels/tests/problem.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -108,8 +108,8 @@ Errors errors(Problem& problem, const Reference& reference) {
   }
   found.hidden = relative_error(problem.hidden_gradient().get(), reference.hidden_gradient);
   if (problem.options().weight_dtype == Dtype::fp32) {
-    found.weight = relative_error(reinterpret_cast<const float*>(problem.weight_gradient().get()),
-                                  reference.weight_gradient);
+    found.weight =
+        relative_error(reinterpret_cast<const float*>(problem.weight_gradient().get()), reference.weight_gradient);
   } else {
     found.weight = relative_error(reinterpret_cast<const __nv_bfloat16*>(problem.weight_gradient().get()),
                                   reference.weight_gradient);

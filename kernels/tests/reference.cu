@@ -1,4 +1,4 @@
-#include "kernels/tests/reference.h"
+#include "kernels/tests/reference.cuh"
 
 #include <cublas_v2.h>
 #include <cuda_bf16.h>

@@ -1,5 +1,6 @@
 // Random operands: a weight like a language model's head, hidden states that lean towards their targets, targets drawn
-// by Zipf's law (uniform ones hide the rounding of a weight gradient that is added to often), and what losses are given.
+// by Zipf's law (uniform ones hide the rounding of a weight gradient that is added to often), and what losses are
+// given.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,7 +8,7 @@
 #include <cstdint>
 
 #include "kernels/linear_loss.h"
-#include "kernels/tests/device.h"
+#include "kernels/tests/device.cuh"
 
 namespace regather::kernels::testing {
 

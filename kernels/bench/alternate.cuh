@@ -1,6 +1,6 @@
-// Timing on a card whose power is limited: what a program costs shows only in steady state, and the steady state drifts.
-// So blocks of about 0.2 s of the bare products and of the subject alternate, only the second half of each block is
-// timed, and medians are taken.
+// Timing on a card whose power is limited: what a program costs shows only in steady state, and the steady state
+// drifts. So blocks of about 0.2 s of the bare products and of the subject alternate, only the second half of each
+// block is timed, and medians are taken.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/linear_loss.h"
-#include "kernels/tests/device.h"
+#include "kernels/tests/device.cuh"
 
 namespace regather::kernels::testing {
 

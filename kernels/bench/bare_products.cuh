@@ -5,8 +5,8 @@
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 
-#include "kernels/tests/data.h"
-#include "kernels/tests/device.h"
+#include "kernels/tests/data.cuh"
+#include "kernels/tests/device.cuh"
 
 namespace regather::kernels::bench {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "kernels/linear_loss.h"
-#include "kernels/tests/data.h"
-#include "kernels/tests/device.h"
-#include "kernels/tests/reference.h"
+#include "kernels/tests/data.cuh"
+#include "kernels/tests/device.cuh"
+#include "kernels/tests/reference.cuh"
 
 namespace regather::kernels::testing {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "kernels/tests/problem.h"
+#include "kernels/tests/problem.cuh"
 
 namespace regather::kernels::bench {
 
