@@ -1,5 +1,6 @@
 #include "kernels/finish_rows.h"
 
+#include "kernels/coefficient.cuh"
 #include "kernels/cuda_check.cuh"
 #include "kernels/target_logits.h"
 
@@ -13,46 +14,6 @@ constexpr int kWarps = kThreads / kWarp;
 
 // Above this the row's maximum is more than 80 above the target's logit, and scales come near what bf16 can hold.
 constexpr float kLargestSum = 2.3538527e17F;  // e^40
-
-struct Coefficient {
-  float by_log_probability;  // d loss / d log p(target)
-  float value;               // the row's share of the loss
-};
-
-struct SftCoefficient {
-  float share;
-  __device__ Coefficient operator()(const ChunkRows&, int64_t, float log_probability) const {
-    return {-share, -share * log_probability};
-  }
-};
-
-struct GrpoCoefficient {
-  Grpo loss;
-  const int32_t* start;
-  float sequences;
-  __device__ Coefficient operator()(const ChunkRows& chunk, int64_t row, float log_probability) const {
-    const int64_t token = chunk.kept[row];
-    const int64_t sequence = token / loss.length;
-    const float share = 1.0F / (static_cast<float>(start[sequence + 1] - start[sequence]) * sequences);
-    const float advantage = loss.advantages[sequence];
-    const float old = loss.old_log_probabilities != nullptr ? loss.old_log_probabilities[token] : log_probability;
-    const float ratio = expf(log_probability - old);
-    const float clipped = fminf(fmaxf(ratio, 1.0F - loss.epsilon_low), 1.0F + loss.epsilon_high);
-    const float gain = ratio * advantage;
-    const float clipped_gain = clipped * advantage;
-    // Where the clip decides, the gain does not depend on the policy.
-    const bool decides = clipped_gain < gain;
-    float by_log_probability = decides ? 0.0F : -gain;
-    float value = decides ? -clipped_gain : -gain;
-    if (loss.reference_log_probabilities != nullptr) {
-      const float distance = loss.reference_log_probabilities[token] - log_probability;
-      const float grown = expm1f(distance);
-      by_log_probability -= loss.beta * grown;
-      value += loss.beta * (grown - distance);
-    }
-    return {by_log_probability * share, value * share};
-  }
-};
 
 // hidden[row] . weight[v] by one warp, the same in all of its lanes.
 __device__ float dot(const ChunkRows& chunk, int64_t row, int64_t v) {
@@ -181,7 +142,7 @@ __global__ void finish_rows_kernel(ChunkRows chunk, Loss loss, float* value) {
   const int64_t row = first_row() + threadIdx.x / kWarp;
   if (row >= chunk.rows) return;
   const float log_probability = log_probability_of(summary);
-  const Coefficient coefficient = loss(chunk, row, log_probability);
+  const Coefficient coefficient = loss(chunk.kept[row], log_probability);
   store_log_probability(chunk, row, summary, log_probability);
   if (threadIdx.x % kWarp == 0) value[row] = coefficient.value;
   scale_row(chunk, row, summary, coefficient.by_log_probability);

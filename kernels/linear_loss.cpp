@@ -5,43 +5,21 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/call.h"
 #include "kernels/context.h"
 #include "kernels/cuda_check.cuh"
 #include "kernels/exp_product.h"
 #include "kernels/finish_rows.h"
 #include "kernels/kept_rows.h"
 #include "kernels/matmul.h"
+#include "kernels/plain_loss.h"
+#include "kernels/plain_rows.h"
 #include "kernels/preference.h"
 #include "kernels/target_logits.h"
 #include "kernels/workspace.h"
 
 namespace regather::kernels {
 namespace {
-
-struct Call {
-  Context::State& state;
-  const Linear& linear;
-  const LossParameters& loss;
-  const Results& results;
-  const Sequences& sequences;
-  const Workspace& space;
-  const Options& options;
-  Stream stream;
-  int64_t kept = 0;
-  const int32_t* start = nullptr;  // on the host; of sequences that may not be split
-
-  void mark(const char* stage) const {
-    if (options.after_stage) options.after_stage(stage);
-  }
-};
-
-// Rows [first, first + count) of the kept ones; of unsplittable losses also which sequences those are.
-struct Span {
-  int64_t first = 0;
-  int64_t count = 0;
-  int64_t first_sequence = 0;
-  int64_t sequences = 0;
-};
 
 // Two tiles of the fused product, which work in pairs.
 constexpr int64_t kUnitRows = 256;
@@ -181,13 +159,12 @@ void clear_results(const Call& call) {
   const auto zero = [&](void* at, int64_t bytes) {
     check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), call.stream), "cudaMemsetAsync");
   };
-  if (call.kept < linear.rows) zero(call.results.hidden_gradient, linear.rows * linear.width * 2);
+  if (call.kept < linear.rows) zero(call.results.hidden_gradient, linear.rows * linear.width * size_of(linear.dtype));
   if (call.results.log_probabilities != nullptr && call.kept < linear.rows) {
     zero(call.results.log_probabilities, linear.rows * 4);
   }
   if (call.kept > 0) return;
-  const int64_t size = call.results.weight_dtype == Dtype::fp32 ? 4 : 2;
-  zero(call.results.weight_gradient, linear.vocab * linear.width * size);
+  zero(call.results.weight_gradient, linear.vocab * linear.width * size_of(call.results.weight_dtype));
   if (call.results.bias_gradient != nullptr) zero(call.results.bias_gradient, linear.vocab * 4);
 }
 
@@ -208,7 +185,7 @@ void find_kept(Call& call) {
   HostCounts& counts = call.state.counts;
   counts.fetch(call.space, call.sequences.together == 0 ? 0 : call.sequences.count + 1, call.stream);
   // Enqueued before the wait, so that the device has work while the host learns how much there is.
-  if (call.linear.rows > 0) {
+  if (call.linear.rows > 0 && call.space.logits == nullptr) {
     target_logits(
         {call.linear.rows, call.linear.width, call.linear.hidden, call.linear.weight, call.linear.bias, call.space.kept,
          call.space.kept_target, call.space.summary, call.space.negative_shift, call.space.target_exponent},
@@ -226,10 +203,11 @@ void check_sizes(const Linear& linear) {
   require(linear.rows >= 0 && linear.width > 0 && linear.vocab > 0, "linear_loss: sizes must be positive");
   require(linear.rows < INT32_MAX && linear.vocab < INT32_MAX && linear.width < INT32_MAX,
           "linear_loss: sizes must fit 32 bits");
-  require(linear.width % 8 == 0, "linear_loss: the width must be a multiple of 8");
 }
 
 void check_results(const Linear& linear, const Results& results) {
+  require(results.weight_dtype == Dtype::fp32 || results.weight_dtype == linear.dtype,
+          "linear_loss: the weight's gradient is fp32 or of the weight's dtype");
   require(results.loss != nullptr && (results.hidden_gradient != nullptr || linear.rows == 0) &&
               results.weight_gradient != nullptr,
           "linear_loss: loss and gradients have no place to go");
@@ -255,6 +233,11 @@ void linear_loss(Context& context, const Linear& linear, const LossParameters& l
   call.mark("begin");
   bool accumulate = false;
   for (const Span& span : spans_of(call)) {
+    if (space.logits != nullptr) {
+      plain_chunk(call, span, accumulate);
+      accumulate = accumulate || span.count > 0;
+      continue;
+    }
     const ChunkRows chunk = rows_of(call, span);
     if (span.count > 0) exponentials_of(call, chunk);
     call.mark("exponentials");
@@ -273,7 +256,7 @@ void log_probabilities(Context& context, const Linear& linear, float* out, void*
   check_sizes(linear);
   const LossParameters loss = Sft{};
   const Sequences sequences = sequences_of(linear, loss);
-  const Workspace space = lay_out_sums(linear, workspace);
+  const Workspace space = lay_out_sums(linear, plain_path(linear, {}), workspace);
   Results results;
   results.log_probabilities = out;
   const Options options;
@@ -283,6 +266,10 @@ void log_probabilities(Context& context, const Linear& linear, float* out, void*
     check(cudaMemsetAsync(out, 0, static_cast<size_t>(linear.rows) * sizeof(float), stream), "cudaMemsetAsync");
   }
   for (const Span& span : spans_of(call)) {
+    if (space.logits != nullptr) {
+      plain_log_probabilities(call, span);
+      continue;
+    }
     const ChunkRows chunk = rows_of(call, span);
     exponentials_of(call, chunk);
     sum_rows(chunk, stream);

@@ -15,16 +15,17 @@ namespace regather::kernels {
 
 using Stream = CUstream_st*;
 
-enum class Dtype { bf16, fp32 };
+enum class Dtype { bf16, fp16, fp32 };
 
 // Device pointers; all matrices are dense and row-major.
 struct Linear {
   int64_t rows = 0;                  // N
   int64_t width = 0;                 // H
   int64_t vocab = 0;                 // V
-  const void* hidden = nullptr;      // [N, H] bf16
-  const void* weight = nullptr;      // [V, H] bf16
-  const void* bias = nullptr;        // [V] bf16, or null
+  Dtype dtype = Dtype::bf16;         // of hidden, weight and bias
+  const void* hidden = nullptr;      // [N, H]
+  const void* weight = nullptr;      // [V, H]
+  const void* bias = nullptr;        // [V], or null
   const int64_t* targets = nullptr;  // [N]; rows with ignore_index take no part and cost nothing
   int64_t ignore_index = -100;
 };
@@ -63,8 +64,8 @@ using LossParameters = std::variant<Sft, Grpo, Dpo, Kto>;
 
 struct Results {
   float* loss = nullptr;            // scalar
-  void* hidden_gradient = nullptr;  // [N, H] bf16
-  void* weight_gradient = nullptr;  // [V, H] of weight_dtype
+  void* hidden_gradient = nullptr;  // [N, H], of linear's dtype
+  void* weight_gradient = nullptr;  // [V, H] of weight_dtype: linear's own or fp32
   Dtype weight_dtype = Dtype::bf16;
   float* bias_gradient = nullptr;      // [V], or null
   float* log_probabilities = nullptr;  // [N], or null: of the targets, 0 where masked
@@ -76,6 +77,9 @@ struct Options {
   int64_t chunk_rows = 1024;
   // For measurements: called after each stage has been enqueued.
   std::function<void(const char* stage)> after_stage;
+  // Not the fused product but logits in fp32, one chunk at a time: slower, for any dtype, width and device; used
+  // without being asked for where the fused product cannot be.
+  bool plain = false;
   // The same bits on each call with the same arguments on the same device.
   bool deterministic = false;
 };

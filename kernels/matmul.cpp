@@ -18,6 +18,24 @@ void check(cublasStatus_t status, const char* what) {
 
 constexpr int kSuggestions = 16;
 
+cudaDataType_t type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return CUDA_R_16BF;
+    case Dtype::fp16:
+      return CUDA_R_16F;
+    case Dtype::fp32:
+      return CUDA_R_32F;
+  }
+  throw Error("no such dtype");
+}
+
+// The power of two that an address is a multiple of, 256 at most.
+int alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer) | 256U;
+  return static_cast<int>(address & (~address + 1));
+}
+
 }  // namespace
 
 // cuBLASLt is column-major: it is asked for out^T = right^T left^T.
@@ -31,17 +49,25 @@ struct Products::Plan {
 
   Plan(cublasLtHandle_t handle, const Product& product) {
     check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    const cublasOperation_t none = CUBLAS_OP_N;
+    const cublasOperation_t of_right = product.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t of_left = product.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &none, sizeof none), "TRANSA");
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &of_right, sizeof of_right), "TRANSA");
     check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &of_left, sizeof of_left), "TRANSB");
     const auto m = static_cast<uint64_t>(product.columns);
     const auto n = static_cast<uint64_t>(product.rows);
     const auto k = static_cast<uint64_t>(product.inner);
-    const cudaDataType_t out_type = product.out_dtype == Dtype::fp32 ? CUDA_R_32F : CUDA_R_16BF;
-    check(cublasLtMatrixLayoutCreate(&right, CUDA_R_16BF, m, k, product.columns), "cublasLtMatrixLayoutCreate");
-    check(cublasLtMatrixLayoutCreate(&left, CUDA_R_16BF, product.left_transposed ? n : k,
-                                     product.left_transposed ? k : n, product.left_pitch),
+    if (product.alpha != nullptr) {
+      const cublasLtPointerMode_t mode = CUBLASLT_POINTER_MODE_DEVICE;
+      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode, sizeof mode), "MODE");
+    }
+    const cudaDataType_t in_type = type_of(product.in_dtype);
+    const cudaDataType_t out_type = type_of(product.out_dtype);
+    check(
+        cublasLtMatrixLayoutCreate(&right, in_type, product.right_transposed ? k : m, product.right_transposed ? m : k,
+                                   product.right_transposed ? product.inner : product.columns),
+        "cublasLtMatrixLayoutCreate");
+    check(cublasLtMatrixLayoutCreate(&left, in_type, product.left_transposed ? n : k, product.left_transposed ? k : n,
+                                     product.left_pitch),
           "cublasLtMatrixLayoutCreate");
     check(cublasLtMatrixLayoutCreate(&out, out_type, m, n, product.columns), "cublasLtMatrixLayoutCreate");
     cublasLtMatmulPreference_t preference = nullptr;
@@ -50,6 +76,14 @@ struct Products::Plan {
     check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                                sizeof bytes),
           "MAX_WORKSPACE_BYTES");
+    const auto aligned = [&](cublasLtMatmulPreferenceAttributes_t attribute, const void* pointer) {
+      const auto alignment = static_cast<uint32_t>(alignment_of(pointer));
+      check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment), "MIN_ALIGNMENT");
+    };
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.right);
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.left);
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, product.out);
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product.out);
     found.resize(kSuggestions);
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, operation, right, left, out, out, preference,
@@ -82,8 +116,19 @@ Products::~Products() {
 }
 
 Products::Plan& Products::plan(const Product& product) {
-  const Key key{product.rows,      product.columns,   product.inner, product.left_pitch, product.left_transposed,
-                product.out_dtype, product.accumulate};
+  const Key key{product.rows,
+                product.columns,
+                product.inner,
+                product.left_pitch,
+                product.left_transposed,
+                product.right_transposed,
+                product.in_dtype,
+                product.out_dtype,
+                product.accumulate,
+                product.alpha != nullptr,
+                alignment_of(product.left),
+                alignment_of(product.right),
+                alignment_of(product.out)};
   std::unique_ptr<Plan>& plan = plans_[key];
   if (plan == nullptr) plan = std::make_unique<Plan>(static_cast<cublasLtHandle_t>(handle_), product);
   return *plan;
@@ -92,10 +137,12 @@ Products::Plan& Products::plan(const Product& product) {
 void Products::multiply(const Product& product, bool deterministic, void* workspace, Stream stream) {
   const Plan& used = plan(product);
   const auto suggested = [&](size_t suggestion) {
-    const float alpha = 1;
-    const float beta = product.accumulate ? 1 : 0;
-    return cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), used.operation, &alpha, product.right, used.right,
-                          product.left, used.left, &beta, product.out, used.out, product.out, used.out,
+    const float one = 1;
+    const float zero_or_one = product.accumulate ? 1 : 0;
+    const float* alpha = product.alpha != nullptr ? product.alpha : &one;
+    const float* beta = product.alpha != nullptr ? product.beta : &zero_or_one;
+    return cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), used.operation, alpha, product.right, used.right,
+                          product.left, used.left, beta, product.out, used.out, product.out, used.out,
                           &used.found[suggestion].algo, workspace, kProductWorkspace, stream);
   };
   if (deterministic) return check(suggested(0), "cublasLtMatmul");
@@ -106,8 +153,7 @@ void Products::multiply(const Product& product, bool deterministic, void* worksp
     const bool done = own < 0 ? suggested(static_cast<size_t>(way)) == CUBLAS_STATUS_SUCCESS
                               : sm90::multiply(own, product, workspace, kProductWorkspace, stream);
     if (done) return used.trial->end(way, stream);
-    require(way > 0, "cuBLASLt refuses its own first suggestion");
-    used.trial->exclude(way);
+    require(used.trial->exclude(way), "the products' library refuses its own suggestion");
   }
 }
 

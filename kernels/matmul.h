@@ -16,13 +16,18 @@ struct Product {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t inner = 0;
-  const void* left = nullptr;  // bf16, rows `left_pitch` apart; transposed: [inner, rows]
+  Dtype in_dtype = Dtype::bf16;
+  const void* left = nullptr;  // rows `left_pitch` apart; transposed: [inner, rows]
   int64_t left_pitch = 0;
   bool left_transposed = false;
-  const void* right = nullptr;  // [inner, columns] bf16, dense
-  void* out = nullptr;          // [rows, columns] dense
+  const void* right = nullptr;  // [inner, columns], dense; transposed: [columns, inner]
+  bool right_transposed = false;
+  void* out = nullptr;  // [rows, columns] dense
   Dtype out_dtype = Dtype::fp32;
   bool accumulate = false;
+  // On the device: out = alpha left right + beta out; null: 1, and 0 or 1. With alpha beta is given too.
+  const float* alpha = nullptr;
+  const float* beta = nullptr;
 };
 
 // What cuBLASLt and the kernels may use for themselves.
@@ -41,7 +46,7 @@ class Products {
 
  private:
   struct Plan;
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, bool, Dtype, bool>;
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool, Dtype, Dtype, bool, bool, int, int, int>;
   Plan& plan(const Product& product);
 
   void* handle_ = nullptr;

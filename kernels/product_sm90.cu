@@ -16,6 +16,7 @@ using Long = ProductConfiguration<cute::Shape<Int<Rows>, Int<Columns>, Int<64>>,
 
 int product_kernels(const Product& product) {
   const bool ours = product.out_dtype == Dtype::fp32 && !product.left_transposed && !product.accumulate &&
+                    !product.right_transposed && product.in_dtype == Dtype::bf16 && product.alpha == nullptr &&
                     product.columns % 8 == 0 && product.left_pitch % 8 == 0;
   return ours ? 3 : 0;
 }

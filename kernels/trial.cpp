@@ -88,9 +88,11 @@ void Trial::end(int way, Stream stream) {
   pending_.push_back({way, begun_, end});
 }
 
-void Trial::exclude(int way) {
+bool Trial::exclude(int way) {
+  if (!timing_) return false;
   ways_[static_cast<size_t>(way)].out = true;
-  if (timing_) cudaEventDestroy(begun_);
+  cudaEventDestroy(begun_);
+  return true;
 }
 
 }  // namespace regather::kernels

@@ -23,8 +23,8 @@ class Trial {
   // Around that call's work.
   void begin(Stream stream);
   void end(int way, Stream stream);
-  // Instead of `end`, where the way does not work here.
-  void exclude(int way);
+  // Instead of `end`, where the way does not work here. False: it was not on trial, but chosen.
+  bool exclude(int way);
 
  private:
   struct Way {

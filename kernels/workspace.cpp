@@ -6,6 +6,7 @@
 #include "kernels/exp_product.h"
 #include "kernels/kept_rows.h"
 #include "kernels/matmul.h"
+#include "kernels/plain_rows.h"
 
 namespace regather::kernels {
 namespace {
@@ -35,10 +36,10 @@ class Arranger {
   size_t used_ = 0;
 };
 
-constexpr int64_t kBf16 = 2;
-
 // Rows of a chunk of which only sums are kept: their hidden states stay in the cache.
 constexpr int64_t kSumsChunk = 2048;
+// The plain path has logits beside the sums.
+constexpr int64_t kPlainChunk = 256;
 
 }  // namespace
 
@@ -76,17 +77,33 @@ Workspace of_call(const Linear& linear, int64_t sequences, Arranger& arranger) {
   return space;
 }
 
+bool has_wgmma() {
+  static const bool has = [] {
+    int device = 0;
+    int major = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+    return major == 9;
+  }();
+  return has;
+}
+
 // What is dead once a chunk's rows have their scales.
 void add_sums(const Linear& linear, int64_t chunk, Workspace& space, Arranger& arranger) {
   space.chunk_rows = chunk;
-  space.gathered = arranger.bytes(static_cast<size_t>(chunk * linear.width * kBf16));
+  space.gathered = arranger.bytes(static_cast<size_t>(chunk * linear.width * size_of(linear.dtype)));
   const SumTile tile = sum_tile();
   space.partial_sums = arranger.take<float>(divide_up(linear.vocab, tile.columns) * round_up(chunk, tile.rows));
 }
 
 }  // namespace
 
+bool plain_path(const Linear& linear, const Options& options) {
+  return options.plain || linear.dtype != Dtype::bf16 || linear.width % 8 != 0 || !has_wgmma();
+}
+
 Workspace lay_out(const Linear& linear, const Sequences& sequences, const Options& options, void* base) {
+  const bool plain = plain_path(linear, options);
   Arranger arranger(base);
   Workspace space = of_call(linear, sequences.count, arranger);
   const int64_t rows = std::max<int64_t>(linear.rows, 1);
@@ -101,21 +118,27 @@ Workspace lay_out(const Linear& linear, const Sequences& sequences, const Option
   space.hidden_product = arranger.take<float>(chunk * linear.width);
   arranger.advance_to(sums);
   space.sum = arranger.take<float>(chunk);
-  space.pitch = round_up(linear.vocab, kPitchMultiple);
-  space.scaled = arranger.bytes(static_cast<size_t>(chunk * linear.width * kBf16));
+  space.pitch = plain ? linear.vocab : round_up(linear.vocab, kPitchMultiple);
+  space.scaled = arranger.bytes(static_cast<size_t>(chunk * linear.width * size_of(linear.dtype)));
   space.scale = arranger.take<float>(chunk);
   space.lost = arranger.take<float>(chunk);
-  space.exponentials = arranger.bytes(static_cast<size_t>(chunk * space.pitch * kBf16));
+  space.exponentials = arranger.bytes(static_cast<size_t>(chunk * space.pitch * size_of(linear.dtype)));
   space.product_workspace = arranger.bytes(kProductWorkspace);
+  if (plain) space.logits = arranger.take<float>(chunk * linear.vocab);
+  if (plain) space.factors = arranger.take<float>(3);
   space.bytes = arranger.used();
   return space;
 }
 
-Workspace lay_out_sums(const Linear& linear, void* base) {
+Workspace lay_out_sums(const Linear& linear, bool plain, void* base) {
   Arranger arranger(base);
   Workspace space = of_call(linear, 1, arranger);
-  add_sums(linear, std::min(std::max<int64_t>(linear.rows, 1), kSumsChunk), space, arranger);
+  add_sums(linear, std::min(std::max<int64_t>(linear.rows, 1), plain ? kPlainChunk : kSumsChunk), space, arranger);
   space.sum = arranger.take<float>(space.chunk_rows);
+  if (plain) {
+    space.logits = arranger.take<float>(space.chunk_rows * linear.vocab);
+    space.product_workspace = arranger.bytes(kProductWorkspace);
+  }
   space.bytes = arranger.used();
   return space;
 }
@@ -124,7 +147,9 @@ size_t workspace_bytes(const Linear& linear, const LossParameters& loss, const O
   return lay_out(linear, sequences_of(linear, loss), options, nullptr).bytes;
 }
 
-size_t log_probabilities_workspace_bytes(const Linear& linear) { return lay_out_sums(linear, nullptr).bytes; }
+size_t log_probabilities_workspace_bytes(const Linear& linear) {
+  return lay_out_sums(linear, plain_path(linear, {}), nullptr).bytes;
+}
 
 int64_t chunk_rows_within(const Linear& linear, const LossParameters& loss, size_t bytes) {
   int64_t low = 0;

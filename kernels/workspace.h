@@ -10,6 +10,9 @@ namespace regather::kernels {
 
 struct KeptSummary;
 
+// Whether a call takes the plain path.
+bool plain_path(const Linear& linear, const Options& options);
+
 struct Workspace {
   // Of the whole call.
   KeptSummary* summary = nullptr;
@@ -33,6 +36,9 @@ struct Workspace {
   float* hidden_product = nullptr;  // [chunk_rows, H] fp32
   void* exponentials = nullptr;     // [chunk_rows, pitch] bf16
   void* product_workspace = nullptr;
+  // Of the plain path: its gradient by the logits takes the exponentials' place.
+  float* logits = nullptr;   // [chunk_rows, V]
+  float* factors = nullptr;  // [3]
 
   size_t bytes = 0;
 };
@@ -48,6 +54,6 @@ Sequences sequences_of(const Linear& linear, const LossParameters& loss);
 // `base` may be null, to learn the size.
 Workspace lay_out(const Linear& linear, const Sequences& sequences, const Options& options, void* base);
 // Only what log-probabilities need.
-Workspace lay_out_sums(const Linear& linear, void* base);
+Workspace lay_out_sums(const Linear& linear, bool plain, void* base);
 
 }  // namespace regather::kernels

@@ -1,5 +1,7 @@
 #include "kernels/tests/data.cuh"
 
+#include <cuda_fp16.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -48,6 +50,15 @@ __global__ void lean_kernel(__nv_bfloat16* hidden, const __nv_bfloat16* weight, 
 __global__ void add_normal_kernel(float* values, int64_t count, float scale, uint64_t seed) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < count) values[i] += scale * normal(seed, i);
+}
+
+__global__ void convert_kernel(const __nv_bfloat16* in, int64_t count, float* wide, __half* half) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
+    const float value = __bfloat162float(in[i]);
+    if (wide != nullptr) wide[i] = value;
+    if (half != nullptr) half[i] = __float2half_rn(value);
+  }
 }
 
 std::vector<int64_t> zipf_targets(const DataOptions& options) {
@@ -100,6 +111,17 @@ Data make_data(const DataOptions& options) {
   data.linear.bias = options.bias ? data.bias.get() : nullptr;
   data.linear.targets = data.targets.get();
   return data;
+}
+
+Buffer<char> converted(const Buffer<__nv_bfloat16>& values, Dtype dtype) {
+  Buffer<char> out(values.count() * (dtype == Dtype::fp32 ? 4 : 2));
+  if (values.count() == 0) return out;
+  const int64_t blocks = std::min<int64_t>(divide_up(values.count(), kThreads), 8192);
+  convert_kernel<<<static_cast<unsigned int>(blocks), kThreads>>>(
+      values.get(), values.count(), dtype == Dtype::fp32 ? reinterpret_cast<float*>(out.get()) : nullptr,
+      dtype == Dtype::fp16 ? reinterpret_cast<__half*>(out.get()) : nullptr);
+  check_launch("convert");
+  return out;
 }
 
 void add_normal(float* values, int64_t count, float scale, uint64_t seed) {

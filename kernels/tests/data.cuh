@@ -36,6 +36,9 @@ struct Data {
 
 Data make_data(const DataOptions& options);
 
+// The same values in another dtype.
+Buffer<char> converted(const Buffer<__nv_bfloat16>& values, Dtype dtype);
+
 // values[i] += scale * normal, in double: old or reference log-probabilities near the policy's.
 void add_normal(float* values, int64_t count, float scale, uint64_t seed);
 

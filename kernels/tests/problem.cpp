@@ -26,13 +26,23 @@ void keep_from_clip(std::vector<float>& old, const std::vector<double>& policy) 
 
 Problem::Problem(const ProblemOptions& options) : options_(options), data_(make_data(options.data)) {
   const Linear& linear = data_.linear;
+  used_ = linear;
+  if (options.dtype != Dtype::bf16) {
+    hidden_ = converted(data_.hidden, options.dtype);
+    weight_ = converted(data_.weight, options.dtype);
+    bias_ = converted(data_.bias, options.dtype);
+    used_.dtype = options.dtype;
+    used_.hidden = hidden_.get();
+    used_.weight = weight_.get();
+    used_.bias = linear.bias != nullptr ? bias_.get() : nullptr;
+  }
   loss_ = Buffer<float>(1);
   log_probabilities_ = Buffer<float>(linear.rows);
-  hidden_gradient_ = Buffer<__nv_bfloat16>(linear.rows * linear.width);
+  hidden_gradient_ = Buffer<char>(linear.rows * linear.width * (options.dtype == Dtype::fp32 ? 4 : 2));
   weight_gradient_ = Buffer<char>(linear.vocab * linear.width * (options.weight_dtype == Dtype::fp32 ? 4 : 2));
   bias_gradient_ = Buffer<float>(options.data.bias ? linear.vocab : 0);
   if (options.loss != LossName::sft) give_parameters();
-  workspace_ = Buffer<char>(static_cast<int64_t>(kernels::workspace_bytes(linear, given_, options.options)));
+  workspace_ = Buffer<char>(static_cast<int64_t>(kernels::workspace_bytes(used_, given_, options.options)));
 }
 
 void Problem::give_parameters() {
@@ -85,7 +95,7 @@ void Problem::run(Context& context, Stream stream) {
   results.weight_dtype = options_.weight_dtype;
   results.bias_gradient = bias_gradient_.get();
   results.log_probabilities = log_probabilities_.get();
-  linear_loss(context, data_.linear, given_, results, options_.options, workspace_.get(), stream);
+  linear_loss(context, used_, given_, results, options_.options, workspace_.get(), stream);
 }
 
 void Problem::poison() {
@@ -106,15 +116,10 @@ Errors errors(Problem& problem, const Reference& reference) {
     const double difference = std::fabs(static_cast<double>(ours[i]) - reference.log_probabilities[i]);
     if (!(difference <= found.log_probabilities)) found.log_probabilities = difference;
   }
-  found.hidden = relative_error(problem.hidden_gradient().get(), reference.hidden_gradient);
-  if (problem.options().weight_dtype == Dtype::fp32) {
-    found.weight =
-        relative_error(reinterpret_cast<const float*>(problem.weight_gradient().get()), reference.weight_gradient);
-  } else {
-    found.weight = relative_error(reinterpret_cast<const __nv_bfloat16*>(problem.weight_gradient().get()),
-                                  reference.weight_gradient);
-  }
-  found.bias = relative_error(problem.bias_gradient().get(), reference.bias_gradient);
+  found.hidden = relative_error(problem.hidden_gradient().get(), problem.options().dtype, reference.hidden_gradient);
+  found.weight =
+      relative_error(problem.weight_gradient().get(), problem.options().weight_dtype, reference.weight_gradient);
+  found.bias = relative_error(problem.bias_gradient().get(), Dtype::fp32, reference.bias_gradient);
   return found;
 }
 

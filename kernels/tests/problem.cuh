@@ -19,6 +19,7 @@ namespace regather::kernels::testing {
 struct ProblemOptions {
   DataOptions data;
   LossName loss = LossName::sft;
+  Dtype dtype = Dtype::bf16;  // of the operands
   int64_t sequences = 1;
   Dtype weight_dtype = Dtype::fp32;
   Options options;
@@ -36,6 +37,7 @@ class Problem {
   // Every result a NaN, and the workspace too.
   void poison();
 
+  // In bf16, whatever the operands' dtype: their values are the same.
   const Linear& linear() const { return data_.linear; }
   const HostParameters& parameters() const { return parameters_; }
   const ProblemOptions& options() const { return options_; }
@@ -44,7 +46,7 @@ class Problem {
   Data& data() { return data_; }
   Buffer<float>& loss() { return loss_; }
   Buffer<float>& log_probabilities() { return log_probabilities_; }
-  Buffer<__nv_bfloat16>& hidden_gradient() { return hidden_gradient_; }
+  Buffer<char>& hidden_gradient() { return hidden_gradient_; }
   Buffer<char>& weight_gradient() { return weight_gradient_; }
   Buffer<float>& bias_gradient() { return bias_gradient_; }
 
@@ -53,6 +55,10 @@ class Problem {
 
   ProblemOptions options_;
   Data data_;
+  Buffer<char> hidden_;  // in the operands' dtype, where that is not bf16
+  Buffer<char> weight_;
+  Buffer<char> bias_;
+  Linear used_;
   HostParameters parameters_;
   LossParameters given_;
   Buffer<float> advantages_;
@@ -62,7 +68,7 @@ class Problem {
   Buffer<float> kl_;
   Buffer<float> loss_;
   Buffer<float> log_probabilities_;
-  Buffer<__nv_bfloat16> hidden_gradient_;
+  Buffer<char> hidden_gradient_;
   Buffer<char> weight_gradient_;
   Buffer<float> bias_gradient_;
   Buffer<char> workspace_;

@@ -2,6 +2,7 @@
 
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <cmath>
@@ -246,7 +247,16 @@ Reference reference(const Linear& linear, LossName loss, const HostParameters& p
   return out;
 }
 
-double relative_error(const __nv_bfloat16* a, const Buffer<double>& b) { return error(a, b); }
-double relative_error(const float* a, const Buffer<double>& b) { return error(a, b); }
+double relative_error(const void* a, Dtype dtype, const Buffer<double>& b) {
+  switch (dtype) {
+    case Dtype::bf16:
+      return error(static_cast<const __nv_bfloat16*>(a), b);
+    case Dtype::fp16:
+      return error(static_cast<const __half*>(a), b);
+    case Dtype::fp32:
+      return error(static_cast<const float*>(a), b);
+  }
+  return NAN;
+}
 
 }  // namespace regather::kernels::testing

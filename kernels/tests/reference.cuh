@@ -36,7 +36,6 @@ Reference reference(const Linear& linear, LossName loss, const HostParameters& p
 std::vector<double> reference_log_probabilities(const Linear& linear);
 
 // ||a - b|| / ||b||, Frobenius; NaN where a has one; ||a|| where b is zero.
-double relative_error(const __nv_bfloat16* a, const Buffer<double>& b);
-double relative_error(const float* a, const Buffer<double>& b);
+double relative_error(const void* a, Dtype dtype, const Buffer<double>& b);
 
 }  // namespace regather::kernels::testing
