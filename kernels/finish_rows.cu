@@ -114,7 +114,7 @@ __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summar
   const int64_t vectors = chunk.width / 8;
   const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
   auto* scaled = static_cast<Eight*>(chunk.scaled) + row * vectors;
-#pragma unroll 4
+#pragma unroll 8
   for (int64_t i = lane; i < vectors; i += kWarp) {
     Eight eight = x[i];
     for (int j = 0; j < 4; ++j) {

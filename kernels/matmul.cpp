@@ -157,4 +157,16 @@ void Products::multiply(const Product& product, bool deterministic, void* worksp
   }
 }
 
+std::string Products::describe() const {
+  std::string text;
+  for (const auto& [key, plan] : plans_) {
+    const int way = plan->trial->chosen();
+    const auto suggestions = static_cast<int>(plan->found.size());
+    text += std::to_string(std::get<0>(key)) + " x " + std::to_string(std::get<1>(key)) + ", sum of " +
+            std::to_string(std::get<2>(key)) + ": " + (way < suggestions ? "suggestion " : "own kernel ") +
+            std::to_string(way < suggestions ? way : way - suggestions) + "\n";
+  }
+  return text;
+}
+
 }  // namespace regather::kernels

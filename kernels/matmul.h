@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 
 #include "kernels/linear_loss.h"
@@ -31,7 +32,7 @@ struct Product {
 };
 
 // What cuBLASLt and the kernels may use for themselves.
-constexpr size_t kProductWorkspace = size_t{24} << 20U;
+constexpr size_t kProductWorkspace = size_t{30} << 20U;
 
 class Products {
  public:
@@ -43,6 +44,9 @@ class Products {
   // workspace: kProductWorkspace bytes.
   // With `deterministic` the same kernel each time, the first suggestion; otherwise the first calls of a shape try all.
   void multiply(const Product& product, bool deterministic, void* workspace, Stream stream);
+
+  // The products so far, and which way each has come to: cuBLASLt's suggestion or our own kernel of that number.
+  std::string describe() const;
 
  private:
   struct Plan;

@@ -9,6 +9,8 @@
 #include <cutlass/gemm/collective/collective_builder.hpp>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
+#include <type_traits>
+
 #include "kernels/cuda_check.cuh"
 #include "kernels/matmul.h"
 #include "kernels/multiprocessors.cuh"
@@ -53,9 +55,10 @@ struct ProductKernel {
 
 enum class Raster { rows_first, columns_first };
 
-// False where the workspace is too small.
+// `splits`: of the sum, by StreamKScheduler; 1: as it sees fit. False where the workspace is too small.
 template <class Config>
-bool launch_product(const Product& problem, Raster raster, void* workspace, size_t workspace_bytes, Stream stream) {
+bool launch_product(const Product& problem, Raster raster, int splits, void* workspace, size_t workspace_bytes,
+                    Stream stream) {
   using K = ProductKernel<Config>;
   using Gemm = typename K::Gemm;
   using Element = typename K::Element;
@@ -78,6 +81,9 @@ bool launch_product(const Product& problem, Raster raster, void* workspace, size
   using Order = cutlass::gemm::kernel::detail::RasterOrderOptions;
   arguments.scheduler.raster_order = raster == Raster::rows_first ? Order::AlongM : Order::AlongN;
   arguments.scheduler.max_swizzle_size = 1;
+  if constexpr (std::is_same_v<typename Config::Scheduler, cutlass::gemm::StreamKScheduler>) {
+    arguments.scheduler.splits = splits;
+  }
   arguments.hw_info.sm_count = multiprocessors();
   if (Gemm::get_workspace_size(arguments) > workspace_bytes) return false;
   Gemm gemm;

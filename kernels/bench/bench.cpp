@@ -20,6 +20,7 @@
 #include "kernels/bench/alternate.cuh"
 #include "kernels/bench/bare_products.cuh"
 #include "kernels/bench/stages.cuh"
+#include "kernels/context.h"
 #include "kernels/tests/problem.cuh"
 
 namespace regather::kernels::bench {
@@ -169,6 +170,7 @@ void measure(const Arguments& arguments, const Subject& subject, BareProducts& b
       static_cast<long>(options.options.chunk_rows), dtype, timed.percent, timed.spread, timed.base_ms,
       flops / timed.base_ms / 1e9, timed.subject_ms, mebibytes, testing::print(errors).c_str());
   if (arguments.stages) {
+    std::printf("%s", context.state().products.describe().c_str());
     for (const auto& [stage, milliseconds] : stage_times(problem, context, kStageCalls)) {
       std::printf("      %-16s %.3f ms\n", stage.c_str(), milliseconds);
     }
