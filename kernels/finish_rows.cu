@@ -7,10 +7,13 @@
 namespace regather::kernels {
 namespace {
 
-// A block has as many rows as warps. It reads partial sums together, since those of neighbouring rows are neighbours;
-// then a warp has a row.
+// A block reads the partial sums of its few rows together, since those of neighbouring rows are neighbours; then two
+// warps have a row.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
+constexpr int kRows = 4;
+constexpr int kRowThreads = kThreads / kRows;
+constexpr int kSumThreads = kThreads / kRows;
 
 // Above this the row's maximum is more than 80 above the target's logit, and scales come near what bf16 can hold.
 constexpr float kLargestSum = 2.3538527e17F;  // e^40
@@ -68,32 +71,36 @@ __device__ __noinline__ Row repaired(const ChunkRows& chunk, int64_t row) {
   return {sum, exponent};
 }
 
-// By the whole block; each warp gets its own row's.
+// By the whole block; each thread gets its own row's.
 __device__ Row summed(const ChunkRows& chunk, int64_t first_row) {
-  __shared__ float partial[kWarp][kWarps];
-  __shared__ Row found[kWarps];
+  __shared__ float partial[kSumThreads][kRows];
+  __shared__ Row found[kRows];
   float sum = 0;
-  const int of_row = static_cast<int>(threadIdx.x) % kWarps;
+  const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 8
-  for (int64_t i = threadIdx.x / kWarps; i < chunk.partials; i += kWarp) {
-    sum += chunk.partial_sums[i * chunk.partial_pitch + first_row + of_row];
+  for (int64_t i = thread / kRows; i < chunk.partials; i += kSumThreads) {
+    sum += chunk.partial_sums[i * chunk.partial_pitch + first_row + thread % kRows];
   }
-  partial[threadIdx.x / kWarps][of_row] = sum;
+  partial[thread / kRows][thread % kRows] = sum;
   __syncthreads();
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  sum = warp_sum(partial[threadIdx.x % kWarp][warp]);
-  const int64_t row = first_row + warp;
-  if (threadIdx.x % kWarp == 0 && row < chunk.rows) found[warp] = {sum, chunk.target_exponent[row]};
+  const int warp = thread / kWarp;
+  if (warp < kRows) {
+    sum = 0;
+    for (int i = thread % kWarp; i < kSumThreads; i += kWarp) sum += partial[i][warp];
+    sum = warp_sum(sum);
+    const int64_t row = first_row + warp;
+    if (thread % kWarp == 0 && row < chunk.rows) found[warp] = {sum, chunk.target_exponent[row]};
+  }
   __syncthreads();
-  for (int i = 0; i < kWarps && first_row + i < chunk.rows; ++i) {
+  for (int i = 0; i < kRows && first_row + i < chunk.rows; ++i) {
     // Not where the target's own logit is no number: nothing helps there.
     if (found[i].sum <= kLargestSum || !isfinite(found[i].target_exponent)) continue;
     const Row again = repaired(chunk, first_row + i);
     __syncthreads();
-    if (threadIdx.x == 0) found[i] = again;
+    if (thread == 0) found[i] = again;
     __syncthreads();
   }
-  return found[warp];
+  return found[thread / kRowThreads];
 }
 
 __device__ float log_probability_of(const Row& row) {
@@ -101,21 +108,21 @@ __device__ float log_probability_of(const Row& row) {
 }
 
 __device__ void store_log_probability(const ChunkRows& chunk, int64_t row, const Row& summary, float log_probability) {
-  if (threadIdx.x % kWarp != 0) return;
+  if (threadIdx.x % kRowThreads != 0) return;
   chunk.sum[row] = summary.sum;
   chunk.log_probability[row] = log_probability;
   if (chunk.all_log_probabilities != nullptr) chunk.all_log_probabilities[chunk.kept[row]] = log_probability;
 }
 
-// By one warp.
+// By the threads of a row.
 __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summary, float coefficient) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kRowThreads;
   const float scale = -coefficient / summary.sum;
   const int64_t vectors = chunk.width / 8;
   const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
   auto* scaled = static_cast<Eight*>(chunk.scaled) + row * vectors;
-#pragma unroll 8
-  for (int64_t i = lane; i < vectors; i += kWarp) {
+#pragma unroll 4
+  for (int64_t i = lane; i < vectors; i += kRowThreads) {
     Eight eight = x[i];
     for (int j = 0; j < 4; ++j) {
       float2 p = __bfloat1622float2(eight.pair[j]);
@@ -134,28 +141,28 @@ __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summar
   }
 }
 
-__device__ int64_t first_row() { return static_cast<int64_t>(blockIdx.x) * kWarps; }
+__device__ int64_t first_row() { return static_cast<int64_t>(blockIdx.x) * kRows; }
 
 template <class Loss>
 __global__ void finish_rows_kernel(ChunkRows chunk, Loss loss, float* value) {
   const Row summary = summed(chunk, first_row());
-  const int64_t row = first_row() + threadIdx.x / kWarp;
+  const int64_t row = first_row() + threadIdx.x / kRowThreads;
   if (row >= chunk.rows) return;
   const float log_probability = log_probability_of(summary);
   const Coefficient coefficient = loss(chunk.kept[row], log_probability);
   store_log_probability(chunk, row, summary, log_probability);
-  if (threadIdx.x % kWarp == 0) value[row] = coefficient.value;
+  if (threadIdx.x % kRowThreads == 0) value[row] = coefficient.value;
   scale_row(chunk, row, summary, coefficient.by_log_probability);
 }
 
 __global__ void sum_rows_kernel(ChunkRows chunk) {
   const Row summary = summed(chunk, first_row());
-  const int64_t row = first_row() + threadIdx.x / kWarp;
+  const int64_t row = first_row() + threadIdx.x / kRowThreads;
   if (row < chunk.rows) store_log_probability(chunk, row, summary, log_probability_of(summary));
 }
 
 __global__ void scale_rows_kernel(ChunkRows chunk, const float* coefficient) {
-  const int64_t row = first_row() + threadIdx.x / kWarp;
+  const int64_t row = first_row() + threadIdx.x / kRowThreads;
   if (row < chunk.rows) scale_row(chunk, row, {chunk.sum[row], chunk.target_exponent[row]}, coefficient[row]);
 }
 
@@ -195,7 +202,7 @@ __global__ void add_bias_gradient_kernel(ChunkRows chunk, float* gradient, bool 
   gradient[v] = accumulate ? gradient[v] + sum : sum;
 }
 
-unsigned int blocks_of(const ChunkRows& chunk) { return static_cast<unsigned int>(divide_up(chunk.rows, kWarps)); }
+unsigned int blocks_of(const ChunkRows& chunk) { return static_cast<unsigned int>(divide_up(chunk.rows, kRows)); }
 
 }  // namespace
 
