@@ -10,13 +10,12 @@ set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "CUDA architectures; 90a, since wg
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
-# CUTLASS is headers only. They are in the wheel nvidia-cutlass of PyPI: unzipped, name its cutlass_library/source.
+# CUTLASS is headers only; ci/setup --cuda brings them from the wheel nvidia-cutlass.
 set(REGATHER_CUTLASS ${PROJECT_SOURCE_DIR}/.deps/cutlass/cutlass_library/source CACHE PATH "CUTLASS 4.2")
 find_path(REGATHER_CUTLASS_INCLUDE cutlass/cutlass.h HINTS ${REGATHER_CUTLASS}/include)
 if(NOT REGATHER_CUTLASS_INCLUDE)
-  message(FATAL_ERROR "REGATHER_CUDA is on, but CUTLASS's headers are not at ${REGATHER_CUTLASS}: "
-                      "'pip download --no-deps nvidia-cutlass==4.2.0', unzip the wheel and name its "
-                      "cutlass_library/source in REGATHER_CUTLASS.")
+  message(FATAL_ERROR "REGATHER_CUDA is on, but CUTLASS's headers are not at ${REGATHER_CUTLASS}: run 'ci/setup --cuda', "
+                      "or name a folder with CUTLASS 4.2's include folder in REGATHER_CUTLASS.")
 endif()
 add_library(regather_cutlass INTERFACE)
 add_library(regather::cutlass ALIAS regather_cutlass)

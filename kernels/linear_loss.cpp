@@ -203,6 +203,9 @@ void check_sizes(const Linear& linear) {
   require(linear.rows >= 0 && linear.width > 0 && linear.vocab > 0, "linear_loss: sizes must be positive");
   require(linear.rows < INT32_MAX && linear.vocab < INT32_MAX && linear.width < INT32_MAX,
           "linear_loss: sizes must fit 32 bits");
+  const auto aligned = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; };
+  require(aligned(linear.hidden) && aligned(linear.weight),
+          "linear_loss: hidden states and weight must begin at multiples of 16 bytes");
 }
 
 void check_results(const Linear& linear, const Results& results) {

@@ -17,7 +17,7 @@ using Stream = CUstream_st*;
 
 enum class Dtype { bf16, fp16, fp32 };
 
-// Device pointers; all matrices are dense and row-major.
+// Device pointers, hidden and weight at multiples of 16 bytes; all matrices are dense and row-major.
 struct Linear {
   int64_t rows = 0;                  // N
   int64_t width = 0;                 // H

@@ -267,6 +267,19 @@ TEST(LinearLoss, TargetOutsideTheVocabularyIsAnError) {
   }
 }
 
+TEST(LinearLoss, MisalignedOperandsAreAnError) {
+  ProblemOptions options = sized(LossName::sft, 1, 40, 64, 500);
+  Problem problem(options);
+  Linear linear = problem.linear();
+  linear.hidden = static_cast<const char*>(linear.hidden) + 2;
+  Results results;
+  results.loss = problem.loss().get();
+  results.hidden_gradient = problem.hidden_gradient().get();
+  results.weight_gradient = problem.weight_gradient().get();
+  results.weight_dtype = options.weight_dtype;
+  EXPECT_THROW(linear_loss(context(), linear, Sft{}, results, options.options, nullptr, nullptr), Error);
+}
+
 TEST(LinearLoss, SameBitsEachTime) {
   for (const LossName loss : kLosses) {
     ProblemOptions options = sized(loss, 4, 256, 896, 20000);
