@@ -159,17 +159,23 @@ class UpstreamTests(unittest.TestCase):
         options = tests.parse(["a.py", "--stack", "python:x", "--", "-k", "some thing"])
         self.assertEqual((options.files, options.pytest), (["a.py"], ["-k", "some thing"]))
 
-    def test_deepspeeds_shared_memory_operator_is_left_out_in_every_process(self):
+    def test_the_environments_packages_are_tested_without_deepspeeds_shared_memory_operator(self):
         package = self.folder / "deepspeed" / "comm"
         package.mkdir(parents=True)
         for init in (self.folder / "deepspeed", package):
             (init / "__init__.py").touch()
         (package / "torch.py").write_text("def build_shm_op():\n    raise SystemExit('it would compile')\n")
         program = "import deepspeed.comm.torch as t; print(t.build_shm_op())"
-        path = f"{setup.LOCKS.parent / 'site'}:{self.folder}"
+        # The environment's own is this one; a checkout's stands before it on the path.
+        (self.folder / "checkout" / "trl").mkdir(parents=True)
+        (self.folder / "checkout" / "trl" / "__init__.py").touch()
+        (self.folder / "trl").mkdir()
+        (self.folder / "trl" / "__init__.py").write_text("own = True\n")
+        program = f"import site; site.getsitepackages = lambda: [{str(self.folder)!r}]; {program}; import trl; print(trl.own)"
+        path = f"{setup.LOCKS.parent / 'site'}:{self.folder / 'checkout'}"
         done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": path}, capture_output=True, text=True,
                               check=False)
-        self.assertEqual((done.stdout, done.returncode), ("None\n", 0), done.stderr)
+        self.assertEqual((done.stdout, done.returncode), ("None\nTrue\n", 0), done.stderr)
 
 
 if __name__ == "__main__":

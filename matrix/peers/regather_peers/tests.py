@@ -54,11 +54,9 @@ def run_file(environment, tools, name, options):
     root = root_of(file)
     settings = os.environ | {"PYTHONPATH": f"{PEERS / 'site'}:{tools}", "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu",
                              "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    # The checkout's folder of the package would be imported instead of the environment's: it stays off the path.
     with tempfile.TemporaryDirectory(prefix="regather-tests-") as folder:
         report = pathlib.Path(folder) / "junit.xml"
-        command = [environment / "bin/python", "-P", "-m", "pytest", "-p", "no:cacheprovider", "--import-mode=importlib",
-                   f"--junitxml={report}", f"{file.resolve()}{'::' + test if test else ''}", *options.pytest]
+        command = [environment / "bin/python", "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", f"{file.resolve()}{'::' + test if test else ''}", *options.pytest]
         begin = time.monotonic()
         process = subprocess.Popen(command, cwd=root / "tests" if (root / "tests").is_dir() else root, env=settings,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)

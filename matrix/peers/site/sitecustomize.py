@@ -1,22 +1,33 @@
-"""Stands first on Python's path while upstream's test files run, in every process that they start: on a CPU DeepSpeed
-would compile an operator for shared memory in each, for minutes, and a killed run leaves a lock on which all later ones
-hang. gloo serves as well."""
+"""Stands first on Python's path while upstream's test files run, in every process that they start.
+
+The packages under test are the environment's, not the folders of the same names in the checkout that the tests stand in.
+On a CPU DeepSpeed would compile an operator for shared memory in each process, for minutes, and a killed run leaves a lock
+on which all later ones hang; gloo serves as well.
+"""
 
 import importlib.abc
+import importlib.machinery
 import importlib.util
+import site
 import sys
 
-MODULE = "deepspeed.comm.torch"
+PACKAGES = ("deepspeed", "trl", "liger_kernel")
+WITH_SHM = "deepspeed.comm.torch"
 
 
-class WithoutShm(importlib.abc.MetaPathFinder):
-    """Finds the module as ever, and replaces one function of it once it is loaded."""
-
+class OfTheEnvironment(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != MODULE:
-            return None
+        if name in PACKAGES:
+            return importlib.machinery.PathFinder.find_spec(name, site.getsitepackages())
+        return self.without_shm() if name == WITH_SHM else None
+
+    def without_shm(self):
+        """The module as ever, with one function of it replaced once it is loaded."""
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        try:
+            spec = importlib.util.find_spec(WITH_SHM)
+        finally:
+            sys.meta_path.insert(0, self)
         load = spec.loader.exec_module
 
         def exec_module(module):
@@ -27,4 +38,4 @@ class WithoutShm(importlib.abc.MetaPathFinder):
         return spec
 
 
-sys.meta_path.insert(0, WithoutShm())
+sys.meta_path.insert(0, OfTheEnvironment())
