@@ -13,10 +13,14 @@ using Json = nlohmann::ordered_json;
 std::string print(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string print_case(const DocumentCase& c) {
-  if (c.attempts.size() < 2) return c.line;
-  Json outcomes = Json::array();
-  for (const Outcome outcome : c.attempts) outcomes.push_back(name(outcome));
-  return c.line.substr(0, c.line.rfind('}')) + ",\"attempts\":" + print(outcomes) + "}";
+  std::string line = c.line.substr(0, c.line.rfind('}'));
+  if (c.attempts.size() > 1) {
+    Json outcomes = Json::array();
+    for (const Outcome outcome : c.attempts) outcomes.push_back(name(outcome));
+    line += ",\"attempts\":" + print(outcomes);
+  }
+  if (c.verdict) line += fmt::format(",\"verdict\":\"{}\"", name(*c.verdict));
+  return line + "}";
 }
 
 }  // namespace
@@ -26,6 +30,12 @@ std::string print_document(const Document& document, const Json& environment) {
   for (const DocumentCase& c : document.cases) ++counts[c.result.outcome];
   Json totals = Json::object();
   for (const auto& [outcome, count] : counts) totals[name(outcome)] = count;
+  std::map<Verdict, size_t> verdicts;
+  for (const DocumentCase& c : document.cases) {
+    if (c.verdict) ++verdicts[*c.verdict];
+  }
+  if (document.absent > 0) verdicts[Verdict::absent] += document.absent;
+  for (const auto& [verdict, count] : verdicts) totals["verdict"][name(verdict)] = count;
   Json plan{{"definition", document.definition}, {"hash", document.hash}, {"cases", document.cases.size()}};
   if (!document.shard.empty()) plan["shard"] = document.shard;
 

@@ -2,18 +2,21 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "case/result.h"
+#include "matrix/verdict.h"
 
 namespace regather::matrix {
 
 // One case of a document.
 struct DocumentCase {
   CaseResult result;
-  std::string line;               // its line of cases.jsonl
-  std::vector<Outcome> attempts;  // added to the line when there was more than one
+  std::string line;                  // its line of cases.jsonl
+  std::vector<Outcome> attempts;     // added to the line when there was more than one
+  std::optional<Verdict> verdict{};  // added to the line where there were expectations or a baseline
 };
 
 struct Document {
@@ -21,6 +24,7 @@ struct Document {
   std::string hash;
   std::string shard;  // "2/4", empty when undivided
   std::vector<DocumentCase> cases;
+  size_t absent = 0;  // cases of the baseline that the plan does not hold, for the totals
   double seconds = 0;
 };
 

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -17,6 +19,8 @@
 #include "case/fixes.h"
 #include "matrix/document.h"
 #include "matrix/environment.h"
+#include "matrix/judge/judge.h"
+#include "matrix/judge/load.h"
 #include "matrix/ledger.h"
 #include "matrix/signals.h"
 #include "matrix/summary.h"
@@ -62,13 +66,17 @@ void print_line(const std::string& line) {
 }
 
 // What a rerun of a single case needs besides its id.
-std::string rerun_options(const Request& r, const Stack& stack) {
+std::string rerun_options(const RunOptions& options) {
+  const Request& r = options.runner.request;
+  const Stack& stack = options.runner.stack;
   std::string text;
   if (!r.model.empty()) text += " --model '" + r.model + "'";
   if (r.launcher != Request().launcher) text += " --launcher " + r.launcher;
   if (r.seed != Request().seed) text += fmt::format(" --seed {}", r.seed);
   if (!r.fault.empty()) text += " --fault " + r.fault;
   if (stack.python()) text += " --stack '" + stack.name + "'";
+  if (!options.expectations.empty()) text += " --expectations '" + options.expectations + "'";
+  if (!options.baseline.empty()) text += " --baseline '" + options.baseline + "'";
   return text;
 }
 
@@ -102,24 +110,72 @@ std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule
   return list;
 }
 
-// The exit code of what ran, and a word on it.
-Exit judge(const Document& document, const RunOptions& options, const Request& request) {
+// Whether the plan is all of its definition.
+bool whole(const Selection& s) {
+  return s.ids.empty() && !s.fixes && s.filter.empty() && s.text.empty() && s.shard.count == 1;
+}
+
+std::string today() {
+  const std::chrono::year_month_day day{std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now())};
+  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
+                     static_cast<unsigned>(day.day()));
+}
+
+// Verdicts that are not red and yet worth a line.
+bool worth_telling(Verdict verdict) {
+  return verdict == Verdict::changed || verdict == Verdict::fixed || verdict == Verdict::flaky;
+}
+
+// What a run came to, and what is to say of it.
+struct Conclusion {
+  Exit exit = Exit::green;
   std::vector<CaseResult> results;
-  for (const DocumentCase& c : document.cases) results.push_back(c.result);
-  if (!options.quiet) {
-    fmt::print(stderr, "{}{}cases {}, {:.1f} s, {}/results.json\n",
-               print_red(results, rerun_options(request, options.runner.stack), colour_wanted()), print_table(results),
-               results.size(), document.seconds, options.out);
+  std::vector<Judgement> judgements;  // of each result
+  std::vector<std::string> complaints;
+  std::vector<std::string> overdue;
+};
+
+// Judges, and writes the verdicts into the document.
+Conclusion conclude(Document& document, const Judge& judge, const Plan& plan, const RunOptions& options) {
+  const bool all = whole(options.selection);
+  Conclusion end;
+  end.complaints = judge.complaints(plan.cases, plan.definition, all);
+  end.overdue = judge.overdue(today());
+  const std::vector<std::string> absent = judge.absent(plan.cases, plan.definition, all);
+  for (const std::string& which : absent) end.complaints.push_back(which + ": absent, the baseline has it");
+  document.absent = absent.size();
+  for (DocumentCase& c : document.cases) {
+    end.results.push_back(c.result);
+    end.judgements.push_back(judge.of(c.result, c.attempts));
+    if (!options.expectations.empty() || !options.baseline.empty()) c.verdict = end.judgements.back().verdict;
   }
-  if (std::ranges::any_of(results, red)) return Exit::red;
-  if (std::ranges::any_of(results, [](const CaseResult& r) { return r.outcome == Outcome::notrun; })) {
-    return Exit::incomplete;
+  end.exit = decide(end.results, end.judgements, !end.complaints.empty());
+  return end;
+}
+
+void print(const Conclusion& end, const Document& document, const RunOptions& options) {
+  std::vector<RedCase> reds;
+  std::map<Verdict, size_t> counts;
+  for (size_t i = 0; i < end.results.size(); ++i) {
+    const CaseResult& result = end.results[i];
+    const auto& [verdict, why] = end.judgements[i];
+    ++counts[verdict];
+    if (red(verdict)) reds.push_back({result, why});
+    if (worth_telling(verdict)) {
+      fmt::print(stderr, "{} {}\n    {}\n    {}\n", name(verdict), id(result.which), print_signature(result), why);
+    }
   }
-  if (std::ranges::all_of(results, [](const CaseResult& r) { return r.outcome == Outcome::unsupported; })) {
-    fmt::print(stderr, "regather: nothing was compared: no selected case is supported\n");
-    return Exit::nothing;
+  fmt::print(stderr, "{}", print_red(reds, rerun_options(options), colour_wanted()));
+  for (const std::string& complaint : end.complaints) fmt::print(stderr, "RED {}\n", complaint);
+  for (const std::string& entry : end.overdue) fmt::print(stderr, "regather: {}\n", entry);
+  fmt::print(stderr, "{}", print_table(end.results));
+  if (!options.expectations.empty() || !options.baseline.empty()) {
+    std::string text;
+    for (const auto& [verdict, count] : counts) text += fmt::format(", {} {}", count, name(verdict));
+    fmt::print(stderr, "verdicts: {}\n", text.substr(2));
   }
-  return Exit::green;
+  fmt::print(stderr, "cases {}, {:.1f} s, {}/results.json\n", end.results.size(), document.seconds, options.out);
+  if (end.exit == Exit::nothing) fmt::print(stderr, "regather: nothing was compared: no selected case is supported\n");
 }
 
 }  // namespace
@@ -139,6 +195,11 @@ Ran run(const RunOptions& options) {
     return {Exit::green, {}, 0};
   }
 
+  Expectations expectations;
+  if (!options.expectations.empty()) expectations = load_expectations(options.expectations);
+  std::optional<PastDocument> baseline;
+  if (!options.baseline.empty()) baseline = load_document(options.baseline);
+
   make_folder(options.out);
   const Stack& stack = options.runner.stack;
   nlohmann::ordered_json where = environment(stack.name);
@@ -147,7 +208,10 @@ Ran run(const RunOptions& options) {
   const std::string hash =
       hash_of(plan, request, stack.name + where.value("packages", nlohmann::ordered_json()).dump());
   Ledger ledger(options.out + "/cases.jsonl", hash, options.resume);
-  Schedule schedule(plan.cases.size(), options.policy);
+  const Judge judge(std::move(expectations), std::move(baseline), setting_of(where, request.device, stack.name));
+  SchedulePolicy policy = options.policy;
+  policy.red = [&](const CaseResult& result) { return red(judge.of(result, {}).verdict); };
+  Schedule schedule(plan.cases.size(), std::move(policy));
   replay(ledger.earlier(), plan.cases, schedule);
   size_t done = 0;
   for (size_t i = 0; i < plan.cases.size(); ++i) done += schedule.settled(i) ? 1 : 0;
@@ -177,14 +241,15 @@ Ran run(const RunOptions& options) {
                     .hash = hash,
                     .shard = {},
                     .cases = collect(plan.cases, schedule, options.runner),
+                    .absent = 0,
                     .seconds = 0};
   const Shard& shard = options.selection.shard;
   if (shard.count > 1) document.shard = fmt::format("{}/{}", shard.index, shard.count);
   document.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const Conclusion conclusion = conclude(document, judge, plan, options);
   replace_file(options.out + "/results.json", print_document(document, where));
-
-  const Exit exit = judge(document, options, request);
-  return {exit, std::move(document.cases), document.seconds};
+  if (!options.quiet) print(conclusion, document, options);
+  return {conclusion.exit, std::move(document.cases), document.seconds};
 }
 
 }  // namespace regather::matrix

@@ -17,6 +17,8 @@ struct RunOptions {
   RunnerOptions runner;
   SchedulePolicy policy;
   std::string out = "out";
+  std::string expectations;  // a name or a file; empty: the default rules alone
+  std::string baseline;      // an earlier results.json
   bool resume = false;
   bool shuffle = false;      // the order of execution, by runner.request.seed; results stay in the plan's order
   bool stop_at_red = false;  // -x: what has not run by then is notrun

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "matrix/verdict.h"
-
 namespace regather::matrix {
 
 void Schedule::enqueue(const std::vector<size_t>& order) {
@@ -24,7 +22,7 @@ bool Schedule::record(size_t index, const CaseResult& result, std::string line) 
   const int rounds = histories_[index].rounds;
   replay(index, result, std::move(line));
   if (!settled(index)) queue_.push_back(index);
-  return histories_[index].rounds > rounds && red(result);
+  return histories_[index].rounds > rounds && policy_.red(result);
 }
 
 void Schedule::replay(size_t index, const CaseResult& result, std::string line) {
@@ -33,11 +31,11 @@ void Schedule::replay(size_t index, const CaseResult& result, std::string line) 
   history.attempts.push_back(result.outcome);
   history.starts = std::max(history.starts, result.attempt);
   ++history.tries;
-  if (red(result) && history.tries <= policy_.retries) return;
+  if (policy_.red(result) && history.tries <= policy_.retries) return;
   // An unsupported case answers the same in every round.
   history.rounds = result.outcome == Outcome::unsupported ? policy_.repeat : history.rounds + 1;
   history.tries = 0;
-  if (history.deciding && red(*history.deciding)) return;
+  if (history.deciding && policy_.red(*history.deciding)) return;
   history.deciding = result;
   history.line = std::move(line);
 }

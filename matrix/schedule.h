@@ -4,17 +4,22 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "case/result.h"
+#include "matrix/verdict.h"
 
 namespace regather::matrix {
 
 struct SchedulePolicy {
   int retries = 0;  // a red attempt is repeated at most so often
   int repeat = 1;   // rounds of every case, each with its own retries
+  // Which attempts are red: tried again, and deciding.
+  std::function<bool(const CaseResult&)> red = [](const CaseResult& result) { return matrix::red(result); };
 };
 
 // What is known of one case.
@@ -29,7 +34,7 @@ struct History {
 
 class Schedule {
  public:
-  Schedule(size_t cases, SchedulePolicy policy) : policy_(policy), histories_(cases) {}
+  Schedule(size_t cases, SchedulePolicy policy) : policy_(std::move(policy)), histories_(cases) {}
 
   // Puts every case that is not settled into the queue, in this order.
   void enqueue(const std::vector<size_t>& order);

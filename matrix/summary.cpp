@@ -80,12 +80,12 @@ std::string print_signature(const CaseResult& result) {
   return s.mechanism.empty() ? text : text + " [" + s.mechanism + "]";
 }
 
-std::string print_red(const std::vector<CaseResult>& results, const std::string& options, bool colour) {
+std::string print_red(const std::vector<RedCase>& cases, const std::string& options, bool colour) {
   std::string text;
-  for (const CaseResult& result : results) {
-    if (!red(result)) continue;
-    text += fmt::format("{}RED{} {}\n    {}\n    regather matrix run --case '{}'{}\n", colour ? "\033[1;31m" : "",
-                        colour ? "\033[0m" : "", id(result.which), print_signature(result), id(result.which), options);
+  for (const auto& [result, why] : cases) {
+    text += fmt::format("{}RED{} {}\n    {}\n{}    regather matrix run --case '{}'{}\n", colour ? "\033[1;31m" : "",
+                        colour ? "\033[0m" : "", id(result.which), print_signature(result),
+                        why.empty() ? "" : "    " + why + "\n", id(result.which), options);
   }
   return text;
 }

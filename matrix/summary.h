@@ -15,8 +15,13 @@ std::string print_table(const std::vector<CaseResult>& results);
 // "crash in backward of step 0 on rank 1: signal 11 (SIGSEGV): ..."; the outcome alone without a signature.
 std::string print_signature(const CaseResult& result);
 
+struct RedCase {
+  CaseResult result;
+  std::string why;  // what was expected instead, where there is more to say than the outcome
+};
+
 // The red cases, each with its signature and the command that runs it again. `options` follow the id there.
-std::string print_red(const std::vector<CaseResult>& results, const std::string& options, bool colour);
+std::string print_red(const std::vector<RedCase>& cases, const std::string& options, bool colour);
 
 // One line rewritten in place on a terminal; says nothing elsewhere.
 class Progress {

@@ -1,10 +1,30 @@
 #include "matrix/verdict.h"
 
-#include <algorithm>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
 #include "case/fixes.h"
 
 namespace regather::matrix {
+namespace {
+
+constexpr std::array kVerdicts{"expected", "xfail", "xpass",  "regression", "changed",
+                               "fixed",    "flaky", "absent", "new",        "unchanged"};
+
+}  // namespace
+
+const char* name(Verdict verdict) { return kVerdicts.at(static_cast<size_t>(verdict)); }
+
+Verdict parse_verdict(std::string_view text) {
+  const auto at = std::ranges::find(kVerdicts, text);
+  if (at == kVerdicts.end()) {
+    throw UsageError(fmt::format("'{}' is not a verdict: expected one of {}", text, fmt::join(kVerdicts, ", ")));
+  }
+  return static_cast<Verdict>(at - kVerdicts.begin());
+}
 
 bool fully_fixed(const Case& c) { return std::ranges::includes(c.fixes, recommended_fixes(c)); }
 

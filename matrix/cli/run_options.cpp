@@ -1,6 +1,6 @@
 #include "matrix/cli/run_options.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "case/fault.h"
+#include "matrix/judge/load.h"
 
 namespace regather::cli {
 namespace {
@@ -124,6 +125,13 @@ void add_run(CLI::App& command, RunText& text) {
   command.add_option("--repeat", options.policy.repeat, "How often every case runs; one red run makes it red")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  command
+      .add_option(
+          "--expectations", options.expectations,
+          fmt::format("What cases should do: {}, or a JSON file", fmt::join(matrix::known_expectations(), ", ")))
+      ->type_name("FILE");
+  command.add_option("--baseline", options.baseline, "An earlier results.json: what has become of its cases")
+      ->type_name("FILE");
   command.add_flag("--shuffle", options.shuffle, "Run in an order drawn from --seed");
   command.add_flag("-x,--exitfirst", options.stop_at_red, "Stop at the first red case");
   command.add_flag("--dry-run", options.dry_run, "Print the ids that would run");

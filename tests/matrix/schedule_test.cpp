@@ -64,6 +64,15 @@ TEST(Schedule, UnsupportedIsAnsweredOnceHoweverManyRounds) {
   EXPECT_TRUE(s.settled(0));
 }
 
+TEST(Schedule, ThePolicySaysWhatIsRed) {
+  Schedule s(1, {.retries = 1, .repeat = 1, .red = [](const CaseResult& r) { return r.outcome == Outcome::pass; }});
+  s.enqueue({0});
+  EXPECT_FALSE(s.record(0, attempt(Outcome::pass), "1"));
+  EXPECT_FALSE(s.settled(0));
+  EXPECT_FALSE(s.record(0, attempt(Outcome::crash), "2"));
+  EXPECT_TRUE(s.settled(0));
+}
+
 TEST(Schedule, ReplayedLinesLeadToTheSameState) {
   const std::vector<Outcome> outcomes{Outcome::crash, Outcome::pass, Outcome::hang, Outcome::hang};
   Schedule live(1, {.retries = 1, .repeat = 3});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace regather::matrix {
 namespace {
 
@@ -10,6 +12,15 @@ CaseResult result(const char* id, Outcome outcome) {
   r.which = parse_id(id);
   r.outcome = outcome;
   return r;
+}
+
+TEST(Verdict, HasAName) {
+  for (int i = 0; i <= static_cast<int>(Verdict::unchanged); ++i) {
+    const auto verdict = static_cast<Verdict>(i);
+    EXPECT_EQ(parse_verdict(name(verdict)), verdict);
+  }
+  EXPECT_STREQ(name(Verdict::fresh), "new");
+  EXPECT_THROW(parse_verdict("fresh"), UsageError);
 }
 
 constexpr const char* kOn = "zero3/sft/fix=gather+recompute_hold+redirect";

@@ -1,0 +1,42 @@
+#include "matrix/judge/load.h"
+
+#include <fmt/ranges.h>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/file.h"
+
+namespace regather {
+const std::vector<EmbeddedFile>& embedded_expectations();
+}
+
+namespace regather::matrix {
+namespace {
+
+constexpr size_t kLargestExpectations = 1 << 20;
+constexpr size_t kLargestDocument = size_t{1} << 30;
+
+}  // namespace
+
+Expectations load_expectations(const std::string& name_or_path) {
+  for (const EmbeddedFile& file : embedded_expectations()) {
+    if (file.name == name_or_path) {
+      return parse_expectations(fmt::format("matrix/expectations/{}.json", file.name), file.text);
+    }
+  }
+  if (name_or_path.find_first_of("/.") == std::string::npos) {
+    throw UsageError(fmt::format("'{}' names no expectations: expected one of {}, or the path of a JSON file",
+                                 name_or_path, fmt::join(known_expectations(), ", ")));
+  }
+  return parse_expectations(name_or_path, read_file(name_or_path, kLargestExpectations));
+}
+
+std::vector<std::string> known_expectations() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_expectations()) names.emplace_back(file.name);
+  return names;
+}
+
+PastDocument load_document(const std::string& path) { return parse_document(path, read_file(path, kLargestDocument)); }
+
+}  // namespace regather::matrix

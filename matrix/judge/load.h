@@ -1,0 +1,22 @@
+// Expectations and earlier documents from where they are kept.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "matrix/judge/expectation.h"
+#include "matrix/judge/past_document.h"
+
+namespace regather::matrix {
+
+// The name of expectations that come with regather, or the path of a file. Throws UsageError.
+Expectations load_expectations(const std::string& name_or_path);
+
+// Names of those that come with regather.
+std::vector<std::string> known_expectations();
+
+// A results.json; throws UsageError.
+PastDocument load_document(const std::string& path);
+
+}  // namespace regather::matrix
