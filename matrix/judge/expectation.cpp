@@ -22,7 +22,7 @@ constexpr int64_t kPatternMemory = 1 << 20;
 
 // YYYY-MM-DD of a day that there is.
 std::string date(Members& in, const char* key) {
-  const std::string text = in.text(key);
+  std::string text = in.text(key);
   const auto digits = [&](size_t begin, size_t count) {
     int number = -1;
     const char* first = text.data() + begin;

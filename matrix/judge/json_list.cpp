@@ -14,6 +14,8 @@ using Json = nlohmann::json;
 
 constexpr size_t kDeepest = 64;
 constexpr size_t kLargestHead = 1 << 20;
+constexpr size_t kLargestElement = 16 << 20;
+constexpr size_t kMostElements = 1'000'000;
 
 // How far the parser has read; structural characters are handled before the next one is taken.
 struct Place {
@@ -68,7 +70,13 @@ class Cutter : public nlohmann::json_sax<Json> {
 
   bool start_object(size_t) override {
     if (depth_ == 1 && at_member_) not_a_list();
-    if (depth_ == 2 && in_list_) elements.push_back({std::string_view(place_.at - 1, 1), place_.line});
+    if (depth_ == 2 && in_list_) {
+      if (elements.size() == kMostElements) {
+        throw UsageError(fmt::format("line {}: '{}' holds more than {} objects, the limit here", place_.line, member_,
+                                     kMostElements));
+      }
+      elements.push_back({std::string_view(place_.at - 1, 1), place_.line});
+    }
     return enter();
   }
   bool end_object() override {
@@ -76,6 +84,10 @@ class Cutter : public nlohmann::json_sax<Json> {
     if (depth_ == 2 && in_list_) {
       ListElement& element = elements.back();
       element.text = {element.text.data(), static_cast<size_t>(place_.at - element.text.data())};
+      if (element.text.size() > kLargestElement) {
+        throw UsageError(fmt::format("line {}: an object of {} bytes in '{}': at most {}", element.line,
+                                     element.text.size(), member_, kLargestElement));
+      }
     }
     return true;
   }
@@ -137,15 +149,13 @@ JsonList read_json_list(std::string_view text, std::string_view member) {
   Place place{.at = text.data(), .line = 1};
   Cutter cutter(member, place);
   Json::sax_parse(Characters(text.data(), &place), Characters(text.data() + text.size(), &place), &cutter);
-  std::string head(text);
-  if (cutter.list_end != nullptr) {
-    const std::string_view before(text.data(), static_cast<size_t>(cutter.list_begin - text.data()));
-    head = std::string(before) + std::string(text.substr(static_cast<size_t>(cutter.list_end - text.data())));
-  }
-  if (head.size() > kLargestHead) {
+  const bool found = cutter.list_end != nullptr;
+  const std::string_view before = found ? std::string_view(text.data(), cutter.list_begin) : text;
+  const std::string_view after = found ? std::string_view(cutter.list_end, text.data() + text.size()) : "";
+  if (before.size() + after.size() > kLargestHead) {
     throw UsageError(fmt::format("beside '{}' it holds more than {} bytes, the limit here", member, kLargestHead));
   }
-  return {.head = Json::parse(head), .elements = std::move(cutter.elements)};
+  return {.head = Json::parse(std::string(before) + std::string(after)), .elements = std::move(cutter.elements)};
 }
 
 }  // namespace regather::matrix

@@ -19,8 +19,8 @@ struct JsonList {
   std::vector<ListElement> elements;
 };
 
-// Throws UsageError where `text` is not such an object, is nested deeper than 64, or holds more than 1 MiB beside the
-// list. Without `member` there are no elements.
+// Throws UsageError where `text` is not such an object, is nested deeper than 64, holds more than a million elements,
+// one of more than 16 MiB, or more than 1 MiB beside the list. Without `member` there are no elements.
 JsonList read_json_list(std::string_view text, std::string_view member);
 
 }  // namespace regather::matrix

@@ -14,7 +14,7 @@ namespace regather::matrix {
 namespace {
 
 constexpr size_t kLargestExpectations = 1 << 20;
-constexpr size_t kLargestDocument = size_t{1} << 30;
+constexpr size_t kLargestDocument = size_t{512} << 20;
 
 }  // namespace
 

@@ -55,6 +55,11 @@ TEST(JsonList, DepthAndSizeAreBounded) {
   EXPECT_NE(error_of("{\"x\":\"" + std::string(2 << 20, 'y') + "\"}").find("more than 1048576 bytes"),
             std::string::npos);
   EXPECT_EQ(error_of("{\"cases\":[{\"x\":\"" + std::string(2 << 20, 'y') + "\"}]}"), "no error");
+  EXPECT_NE(error_of("{\"cases\":[{\"x\":\"" + std::string(17 << 20, 'y') + "\"}]}").find("at most 16777216"),
+            std::string::npos);
+  std::string many = "{\"cases\":[{}";
+  for (int i = 0; i < 1'000'000; ++i) many += ",{}";
+  EXPECT_NE(error_of(many).find("more than 1000000 objects"), std::string::npos);
 }
 
 }  // namespace
