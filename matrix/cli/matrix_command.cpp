@@ -47,7 +47,7 @@ Exit bisect_versions(const RunOptions& options, const std::string& package) {
     throw UsageError(
         fmt::format("--bisect-versions '{}': expected it with --stack python:ENV and one --case", package));
   }
-  become_peer("bisect",
+  become_peer("bisection",
               {"--stack", options.runner.stack.name, "--package", package, "--case", options.selection.ids.front()});
 }
 

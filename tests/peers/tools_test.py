@@ -1,7 +1,9 @@
 """The peers package's own programs, without any of the packages: set-up's choices, tables, bisection."""
 
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +44,18 @@ class Setup(unittest.TestCase):
         pins = setup.read_lock("supported")
         self.assertEqual([pins[p] for p in ("torch", "deepspeed", "trl", "liger-kernel")],
                          ["2.11.0", "0.19.2", "1.6.0", "0.8.5"])
+
+
+class CommandLine(unittest.TestCase):
+    def test_every_program_that_the_command_line_becomes_is_here(self):
+        text = "".join(file.read_text() for file in (ROOT / "matrix" / "cli").glob("*.cpp"))
+        names = re.findall(r'become_peer\(\s*"(\w+)"', text) + re.findall(r'forward\(\*command, action, "(\w+)"', text)
+        self.assertGreaterEqual(len(names), 4)
+        for name in names:
+            done = subprocess.run([sys.executable, "-m", f"regather_peers.{name}", "--help"], capture_output=True, text=True,
+                                  env=os.environ | {"PYTHONPATH": str(ROOT / "matrix" / "peers")}, check=False)
+            self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
+            self.assertIn("--stack" if name in ("bisection", "table", "tests") else "--set", done.stdout)
 
 
 class Bisection(unittest.TestCase):

@@ -54,9 +54,11 @@ def run_file(environment, tools, name, options):
     root = root_of(file)
     settings = os.environ | {"PYTHONPATH": f"{PEERS / 'site'}:{tools}", "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu",
                              "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    settings.pop("PYTHONSAFEPATH", None)  # the processes that the tests start find their modules in the current folder
     with tempfile.TemporaryDirectory(prefix="regather-tests-") as folder:
         report = pathlib.Path(folder) / "junit.xml"
-        command = [environment / "bin/python", "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", f"{file.resolve()}{'::' + test if test else ''}", *options.pytest]
+        command = [environment / "bin/python", "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}",
+                   f"{file.resolve()}{'::' + test if test else ''}", *options.pytest]
         begin = time.monotonic()
         process = subprocess.Popen(command, cwd=root / "tests" if (root / "tests").is_dir() else root, env=settings,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
