@@ -27,7 +27,7 @@ void add_bench(CLI::App& app, Action& action) {
       if (text->stack == "reference") {
         throw UsageError("bench stack compares the runtime with real packages: expected --stack python:ENV");
       }
-      return matrix::compare_speed({.run = text->parse(), .json = *json});
+      return matrix::compare_speed({.run = text->parse(), .jobs = text->options.runner.jobs, .json = *json});
     };
   });
 }
