@@ -1,5 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -9,6 +13,15 @@
 
 namespace regather::cli {
 namespace {
+
+void check_writable(const std::string& file) {
+  if (file.empty()) return;
+  const std::string folder = std::filesystem::absolute(file).parent_path().string();
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw UsageError(fmt::format("--record '{}': cannot write in '{}': {}; expected a file in a folder that is there",
+                                 file, folder, std::strerror(errno)));
+  }
+}
 
 struct FidelityText {
   RunText run;
@@ -25,6 +38,7 @@ struct FidelityText {
     if (options.recorded && !options.record.empty()) {
       throw UsageError("--record writes what a Python stack did: expected --stack python:ENV with it");
     }
+    check_writable(options.record);  // before a run of many minutes, not after it
     parsed.run = run.parse();
     return parsed;
   }

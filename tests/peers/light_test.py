@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 import types
 import unittest
@@ -12,7 +14,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "matrix" / "peers"))
 
-from regather_peers import mechanism, result, support, worker  # noqa: E402
+from regather_peers import mechanism, result, runtime, support, worker  # noqa: E402
 from regather_peers.blackbox import BlackBox  # noqa: E402
 from regather_peers.case import UsageError, parse_id  # noqa: E402
 
@@ -67,6 +69,27 @@ class Support(unittest.TestCase):
 def rank(departures=(), compared=3, error=1e-7, got=2.0):
     return {"departures": list(departures), "loss": {"got": got, "want": 2.0}, "counters": {"update_share": error},
             "gradients": {"compared": compared, "relative_l2": error, "missing": 1, "unexpected": 0, "nonfinite": 0}}
+
+
+class GivenFiles(unittest.TestCase):
+    def test_what_a_killed_worker_left_is_taken_away_and_a_living_ones_is_not(self):
+        with tempfile.TemporaryDirectory() as parent:
+            program = f"""if True:
+                import os, signal, sys
+                sys.path.insert(0, {str(ROOT / "matrix" / "peers")!r})
+                from regather_peers.runtime import OwnFolder
+                print(OwnFolder({parent!r}).name, flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+            """
+            left = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stdout.strip()
+            self.assertTrue(os.path.isdir(left))
+            living = runtime.OwnFolder(parent)
+            self.assertFalse(os.path.exists(left))
+            other = runtime.OwnFolder(parent)
+            self.assertTrue(os.path.isdir(living.name))
+            living.cleanup()
+            other.cleanup()
+            self.assertEqual(os.listdir(parent), [])
 
 
 class Merging(unittest.TestCase):

@@ -91,6 +91,7 @@ TEST_F(FidelityTest, WhatItCannotUseIsExit2) {
            {{}, "expected --recorded, or --stack"},
            {{"--recorded", "--stack", "python:" + env_}, "exclude each other"},
            {{"--recorded", "--record", "x"}, "--record"},
+           {{"--stack", "python:" + env_, "--record", "/none/x"}, "cannot write in '/none'"},
            {{"--stack", "python:" + env_ + "/no"}, "expected the folder of a Python environment"},
            {{"--stack", "python:none_such"}, "regather peers setup --set none_such"},
            {{"--stack", "ruby"}, "expected reference or python:ENV"}}) {
