@@ -32,7 +32,8 @@ struct Exception {
 std::vector<Exception> known_exceptions() {
   std::vector<Exception> list;
   for (const EmbeddedFile& file : embedded_exceptions()) {
-    for (const auto& entry : nlohmann::json::parse(file.text).at("exceptions")) {
+    const auto json = nlohmann::json::parse(file.text);
+    for (const auto& entry : json.at("exceptions")) {
       list.push_back({entry.at("set"), entry.at("id"), entry.at("proof")});
     }
   }
