@@ -75,6 +75,22 @@ struct alignas(16) Eight {
   __nv_bfloat162 pair[4];
 };
 
+// x . w, `vectors` times eight numbers each, by one warp: the same in all of its lanes.
+__device__ inline float warp_dot(const Eight* x, const Eight* w, int64_t vectors) {
+  float sum = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < vectors; i += kWarp) {
+    const Eight a = x[i];
+    const Eight b = w[i];
+    for (int j = 0; j < 4; ++j) {
+      const float2 p = __bfloat1622float2(a.pair[j]);
+      const float2 q = __bfloat1622float2(b.pair[j]);
+      sum = fmaf(p.x, q.x, sum);
+      sum = fmaf(p.y, q.y, sum);
+    }
+  }
+  return warp_sum(sum);
+}
+
 #endif
 
 }  // namespace regather::kernels

@@ -23,18 +23,7 @@ __device__ float dot(const ChunkRows& chunk, int64_t row, int64_t v) {
   const int64_t vectors = chunk.width / 8;
   const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
   const Eight* w = static_cast<const Eight*>(chunk.weight) + v * vectors;
-  float sum = 0;
-  for (int64_t i = threadIdx.x % kWarp; i < vectors; i += kWarp) {
-    const Eight a = x[i];
-    const Eight b = w[i];
-    for (int j = 0; j < 4; ++j) {
-      const float2 p = __bfloat1622float2(a.pair[j]);
-      const float2 q = __bfloat1622float2(b.pair[j]);
-      sum = fmaf(p.x, q.x, sum);
-      sum = fmaf(p.y, q.y, sum);
-    }
-  }
-  sum = warp_sum(sum);
+  float sum = warp_dot(x, w, vectors);
   if (chunk.bias != nullptr) sum += __bfloat162float(static_cast<const __nv_bfloat16*>(chunk.bias)[v]);
   return sum;
 }

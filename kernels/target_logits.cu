@@ -16,18 +16,7 @@ __global__ void target_logits_kernel(TargetLogits problem) {
   const int64_t vectors = problem.width / 8;
   const auto* x = static_cast<const Eight*>(problem.hidden) + problem.kept[row] * vectors;
   const auto* w = static_cast<const Eight*>(problem.weight) + problem.kept_target[row] * vectors;
-  float sum = 0;
-  for (int64_t i = lane; i < vectors; i += kWarp) {
-    const Eight a = x[i];
-    const Eight b = w[i];
-    for (int j = 0; j < 4; ++j) {
-      const float2 p = __bfloat1622float2(a.pair[j]);
-      const float2 q = __bfloat1622float2(b.pair[j]);
-      sum = fmaf(p.x, q.x, sum);
-      sum = fmaf(p.y, q.y, sum);
-    }
-  }
-  sum = warp_sum(sum);
+  float sum = warp_dot(x, w, vectors);
   if (lane != 0) return;
   if (problem.bias != nullptr) {
     sum += __bfloat162float(static_cast<const __nv_bfloat16*>(problem.bias)[problem.kept_target[row]]);
