@@ -16,27 +16,13 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "matrix/pipe.h"
 
 namespace regather::matrix {
 namespace {
 
 constexpr size_t kMostOutput = 1 << 20;
 constexpr size_t kMostErrors = 4 << 10;
-
-struct Pipe {
-  std::array<int, 2> ends{-1, -1};
-  Pipe() { REGATHER_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "worker", "no pipe: {}", std::strerror(errno)); }
-  ~Pipe() {
-    close_end(0);
-    close_end(1);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  void close_end(size_t which) {
-    if (ends.at(which) >= 0) ::close(ends.at(which));
-    ends.at(which) = -1;
-  }
-};
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> list;
@@ -49,8 +35,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 bool read_both(Pipe& out, Pipe& err, Captured& said, double seconds) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::array<char, 65536> buffer;
-  while (out.ends[0] >= 0 || err.ends[0] >= 0) {
-    std::array<pollfd, 2> files{{{out.ends[0], POLLIN, 0}, {err.ends[0], POLLIN, 0}}};
+  while (out.read >= 0 || err.read >= 0) {
+    std::array<pollfd, 2> files{{{out.read, POLLIN, 0}, {err.read, POLLIN, 0}}};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
     if (left.count() <= 0) return false;
     if (::poll(files.data(), files.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) return false;
@@ -59,7 +45,7 @@ bool read_both(Pipe& out, Pipe& err, Captured& said, double seconds) {
       const ssize_t got = ::read(files.at(i).fd, buffer.data(), buffer.size());
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) {
-        (i == 0 ? out : err).close_end(0);
+        close_file((i == 0 ? out : err).read);
       } else if (i == 0) {
         said.output.append(buffer.data(), std::min(static_cast<size_t>(got), kMostOutput - said.output.size()));
       } else {
@@ -91,8 +77,8 @@ Captured capture(const std::vector<std::string>& command, const std::vector<std:
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, out.ends[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, err.ends[1], STDERR_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, err.write, STDERR_FILENO);
   std::vector<std::string> storage;
   std::vector<char*> variables = environment_with(environment, storage);
   std::vector<char*> arguments = pointers(command);
@@ -101,8 +87,8 @@ Captured capture(const std::vector<std::string>& command, const std::vector<std:
       ::posix_spawn(&pid, command.front().c_str(), &actions, nullptr, arguments.data(), variables.data());
   ::posix_spawn_file_actions_destroy(&actions);
   REGATHER_CHECK(failed == 0, "worker", "cannot start '{}': {}", command.front(), std::strerror(failed));
-  out.close_end(1);
-  err.close_end(1);
+  close_file(out.write);
+  close_file(err.write);
   Captured said;
   if (!read_both(out, err, said, seconds)) ::kill(pid, SIGKILL);
   while (::waitpid(pid, &said.status, 0) < 0 && errno == EINTR) {

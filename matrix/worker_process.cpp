@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "matrix/capture.h"
+#include "matrix/pipe.h"
 #include "matrix/signals.h"
 
 namespace regather::matrix {
@@ -25,33 +26,6 @@ namespace {
 constexpr size_t kLongestLine = 4 << 20;
 constexpr size_t kTail = 16 << 10;
 constexpr int kBoxInChild = 3;
-
-void close_file(int& file) {
-  if (file >= 0) ::close(file);
-  file = -1;
-}
-
-struct Pipe {
-  int read = -1;
-  int write = -1;
-  ~Pipe() {
-    close_file(read);
-    close_file(write);
-  }
-};
-
-void open_pipe(Pipe& pipe) {
-  std::array<int, 2> ends{};
-  REGATHER_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "worker", "no pipe: {}", std::strerror(errno));
-  pipe.read = ends[0];
-  pipe.write = ends[1];
-}
-
-int take(int& file) {
-  const int taken = file;
-  file = -1;
-  return taken;
-}
 
 // Memory that two processes share and that leaves nothing behind on any disk, whoever is killed.
 struct SharedBox {
@@ -131,7 +105,6 @@ WorkerProcess::WorkerProcess(const std::string& program, const std::vector<std::
   Pipe in;
   Pipe out;
   Pipe err;
-  for (Pipe* pipe : {&in, &out, &err}) open_pipe(*pipe);
   SharedBox shared;
   std::vector<std::string> storage;
   std::vector<char*> variables = environment_with(environment, storage);
@@ -140,9 +113,9 @@ WorkerProcess::WorkerProcess(const std::string& program, const std::vector<std::
   REGATHER_CHECK(pid_ >= 0, "worker", "cannot start a process: {}", std::strerror(errno));
   if (pid_ == 0) become_worker(program.c_str(), variables.data(), in.read, out.write, err.write, shared.file, parent);
   ::setpgid(pid_, pid_);  // here too: whichever side comes first
-  input_ = take(in.write);
-  output_ = take(out.read);
-  errors_ = take(err.read);
+  input_ = take_file(in.write);
+  output_ = take_file(out.read);
+  errors_ = take_file(err.read);
   for (const int file : {output_, errors_}) ::fcntl(file, F_SETFL, O_NONBLOCK);
   box_ = shared.box;
   shared.box = nullptr;

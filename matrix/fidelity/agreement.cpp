@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <tuple>
 
 namespace regather::matrix {
 namespace {
@@ -60,16 +59,14 @@ std::string later(const CaseResult& result) {
 void compare_gradients(const RecordedCell& cell, const GradientSummary& real, const GradientSummary& runtime,
                        Collector& to) {
   const double allowed = kBothSides * std::max(real.tolerance, runtime.tolerance);
-  const auto gradients = [&](const char* part) { return fmt::format("gradients: {}", part); };
-  to.compare(gradients("compared").c_str(), real.compared, runtime.compared);
-  to.compare(gradients("missing").c_str(), real.missing, runtime.missing);
-  to.compare(gradients("unexpected").c_str(), real.unexpected, runtime.unexpected);
-  to.compare(gradients("nonfinite").c_str(), real.nonfinite > 0, runtime.nonfinite > 0);
-  to.close(gradients("worst relative L2 error").c_str(), real.relative_l2, runtime.relative_l2,
+  to.compare("gradients: compared", real.compared, runtime.compared);
+  to.compare("gradients: missing", real.missing, runtime.missing);
+  to.compare("gradients: unexpected", real.unexpected, runtime.unexpected);
+  to.compare("gradients: nonfinite", real.nonfinite > 0, runtime.nonfinite > 0);
+  to.close("gradients: worst relative L2 error", real.relative_l2, runtime.relative_l2,
            allowed * std::max(1.0, real.relative_l2));
   if (cell.runtime_l2) {
-    to.close(gradients("one stack's from the other's").c_str(), 0, *cell.runtime_l2,
-             allowed * std::max(1.0, real.relative_l2));
+    to.close("gradients: one stack's from the other's", 0, *cell.runtime_l2, allowed * std::max(1.0, real.relative_l2));
   }
 }
 

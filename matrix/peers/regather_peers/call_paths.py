@@ -1,6 +1,6 @@
 """repro/call_paths.json: which call and which fixes of the matrix a released trainer amounts to.
 
-    python -m regather_peers.call_paths --versions 1.6.0,1.16.0 [--record FILE] [--overlays DIR]
+    python -m regather_peers.call_paths --versions 1.6.0,1.16.0 [--record FILE]
         Runs the rows' trainers of those releases (a release that is not installed is put into a folder of its own over
         this environment). --record keeps what was seen; exit 1 where a row disagrees with it.
     python -m regather_peers.call_paths --compose FILE... > repro/call_paths.json
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-from regather_peers import trainers
+from regather_peers import overlay, setup, trainers
 from regather_peers.case import UsageError, parse_id
 from regather_peers.environment import versions as installed_versions
 from regather_peers.support import version_tuple
@@ -203,22 +203,11 @@ def _rows_of(key, observations):
     return rows
 
 
-def overlay(version, folder):
-    """A folder with that release of TRL and nothing else, to stand before this environment."""
-    if installed_versions()["trl"] == version:
-        return None
-    into = pathlib.Path(folder) / f"trl-{version}"
-    if not (into / "trl").is_dir():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(into),
-                        f"trl=={version}"], check=True, stdout=sys.stderr)
-    return into
-
-
-def observe(version, folder, backends, fused):
-    """The lines of one release."""
-    over = overlay(version, folder)
-    path = [str(pathlib.Path(__file__).resolve().parents[1])]
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(([str(over)] if over else []) + path))
+def observe(version, backends, fused):
+    """The lines of one release: this environment's own, or another in front of it."""
+    own = installed_versions()["trl"] == version
+    front = [] if own else [str(overlay.make(pathlib.Path(sys.prefix), "trl", version))]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*front, str(setup.PEERS)]))
     ran = subprocess.run([sys.executable, "-W", "ignore", "-m", "regather_peers.trainers", "--json", "--trainer", "all",
                           "--fused", fused, "--backend", backends], env=environment, stdout=subprocess.PIPE, text=True,
                          check=False)
@@ -283,7 +272,6 @@ def main(arguments=None):
     parser.add_argument("--check", action="store_true", help="what --versions does unless it records")
     parser.add_argument("--backend", default="all")
     parser.add_argument("--fused", default="all")
-    parser.add_argument("--overlays", metavar="DIR", default="overlays")
     parser.add_argument("--record", metavar="FILE")
     parser.add_argument("--compose", nargs="+", metavar="FILE")
     parser.add_argument("--runtime", metavar="PROGRAM")
@@ -295,7 +283,7 @@ def main(arguments=None):
         return 0
     found = list(check_runtime(rows, options.runtime)) if options.runtime else []
     for version in filter(None, options.versions.split(",")):
-        lines = observe(version, options.overlays, options.backend, options.fused)
+        lines = observe(version, options.backend, options.fused)
         if options.record:
             with open(options.record, "a", encoding="utf-8") as file:
                 file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)

@@ -30,7 +30,6 @@ def order(version):
 def make(environment, package, version):
     """The folder that holds the release. Throws SetupError when it cannot be installed."""
     package = setup.canonical(package)
-    python = environment / "bin/python"
     # What is built against an environment's torch and Python is of no use to another's.
     folder = setup.home() / "overlays" / f"{environment.name}-{package}-{version}"
     with setup.locked(folder):
@@ -39,8 +38,8 @@ def make(environment, package, version):
         shutil.rmtree(folder, ignore_errors=True)
         built = ["--no-build-isolation"] if package == "deepspeed" else []
         try:
-            setup.run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--target",
-                      str(folder), *built, f"{package}=={version}", **setup.BUILD)
+            setup.pip(environment, "install", "--no-deps", "--target", str(folder), *built, f"{package}=={version}",
+                      **setup.BUILD)
         except setup.SetupError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -50,21 +49,18 @@ def make(environment, package, version):
 
 def installed(environment, package):
     """The version in the environment itself, None without."""
-    said = setup.run(str(environment / "bin/python"), "-m", "regather_peers.environment",
-                     PYTHONPATH=str(pathlib.Path(__file__).resolve().parents[1]))
-    packages = {setup.canonical(name): version for name, version in json.loads(said)["packages"].items()}
+    packages = {setup.canonical(name): version for name, version in setup.describe(environment)["packages"].items()}
     return packages.get(setup.canonical(package))
 
 
 def run_case(environment, folder, case, timeout, seed=1):
     """The result line of one case with the overlay in front, as a dictionary; UsageError's text when it cannot be run."""
-    peers = pathlib.Path(__file__).resolve().parents[1]
     settings = os.environ | {"REGATHER_STACK": f"python:{environment}",
                              "REGATHER_WORKER": os.environ.get("REGATHER_WORKER") or beside_program()}
     if folder is not None:
         settings["PYTHONPATH"] = str(folder)
     request = json.dumps({"id": case, "timeout": timeout, "seed": seed}) + "\n"
-    done = subprocess.run([peers / "worker.sh"], input=request, env=settings, capture_output=True, text=True, check=False)
+    done = subprocess.run([setup.PEERS / "worker.sh"], input=request, env=settings, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != 1:
         raise setup.SetupError(f"the worker ended with {done.returncode}: {done.stderr.strip()[-600:]}")
@@ -82,7 +78,6 @@ def make_tools(environment, *packages):
     with setup.locked(folder):
         if not (folder / setup.MARK).is_file():
             shutil.rmtree(folder, ignore_errors=True)
-            setup.run(sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--target",
-                      str(folder), *packages)
+            setup.pip(environment, "install", "--target", str(folder), *packages)
             (folder / setup.MARK).write_text(json.dumps({"packages": packages}) + "\n")
     return folder

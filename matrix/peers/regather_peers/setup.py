@@ -12,6 +12,7 @@ Exit 0; 2 when what was asked for cannot be had, standard error says why.
 import argparse
 import contextlib
 import fcntl
+import importlib.util
 import json
 import os
 import pathlib
@@ -20,7 +21,8 @@ import shutil
 import subprocess
 import sys
 
-LOCKS = pathlib.Path(__file__).resolve().parents[1] / "locks"
+PEERS = pathlib.Path(__file__).resolve().parents[1]
+LOCKS = PEERS / "locks"
 # What the option says, and what PyPI calls it.
 CHOSEN = {"torch": "torch", "deepspeed": "deepspeed", "trl": "trl", "liger": "liger-kernel", "transformers": "transformers",
           "peft": "peft", "accelerate": "accelerate"}
@@ -100,7 +102,14 @@ def run(*command, **settings):
 
 
 def pip(folder, *arguments, **settings):
-    return run(sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), *arguments, **settings)
+    """pip on an environment, which has none of its own: ours, or that of the Python beneath where such a one runs this."""
+    ours = sys.executable if importlib.util.find_spec("pip") else sys._base_executable
+    return run(ours, "-m", "pip", "--python", str(folder / "bin/python"), *arguments, **settings)
+
+
+def describe(folder):
+    """What the environment says of itself (environment.py)."""
+    return json.loads(run(str(folder / "bin/python"), "-m", "regather_peers.environment", PYTHONPATH=str(PEERS)))
 
 
 def install_locked(folder, name):
@@ -135,9 +144,7 @@ def make(folder, options, differing):
     else:
         install_locked(folder, options.set)
     run(str(folder / "bin/python"), "-c", "import torch, deepspeed, trl, transformers, liger_kernel", **BUILD)
-    described = json.loads(run(str(folder / "bin/python"), "-m", "regather_peers.environment",
-                               PYTHONPATH=str(pathlib.Path(__file__).resolve().parents[1])))
-    (folder / MARK).write_text(json.dumps({"set": options.set, "packages": described["packages"]}) + "\n")
+    (folder / MARK).write_text(json.dumps({"set": options.set, "packages": describe(folder)["packages"]}) + "\n")
 
 
 def write_lock(folder, file):

@@ -67,7 +67,7 @@ def built_in(case, versions):
 
 def _missing_fix(case, versions):
     for fix in case.fixes:
-        if fix in FIXES_BY_HAND or fix in built_in(case, versions):
+        if fix in FIXES_BY_HAND:
             continue
         if fix in ("recompute_hold", "recompute_owner"):
             if not case.zero_stage or version_tuple(versions["deepspeed"]) >= HOLDS_IN_RECOMPUTE:

@@ -22,7 +22,6 @@ import xml.etree.ElementTree as xml
 from regather_peers import overlay, setup
 
 LONGEST_TEXT = 4000
-PEERS = pathlib.Path(__file__).resolve().parents[1]
 
 
 def parse(arguments):
@@ -52,7 +51,7 @@ def run_file(environment, tools, name, options):
     if not file.is_file():
         raise setup.SetupError(f"'{path}': expected a test file of an upstream checkout")
     root = root_of(file)
-    settings = os.environ | {"PYTHONPATH": f"{PEERS / 'site'}:{tools}", "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu",
+    settings = os.environ | {"PYTHONPATH": f"{setup.PEERS / 'site'}:{tools}", "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu",
                              "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     settings.pop("PYTHONSAFEPATH", None)  # the processes that the tests start find their modules in the current folder
     with tempfile.TemporaryDirectory(prefix="regather-tests-") as folder:
@@ -99,9 +98,7 @@ def write(out, stack, tests):
     if file.is_file():
         document = json.loads(file.read_text())
     else:
-        said = setup.run(str(stack / "bin/python"), "-m", "regather_peers.environment", PYTHONPATH=str(PEERS))
-        described = json.loads(said)
-        document = {"schema": 1, "environment": {"stack": f"python:{stack}", **described},
+        document = {"schema": 1, "environment": {"stack": f"python:{stack}", **setup.describe(stack)},
                     "plan": {"definition": "upstream tests", "hash": "", "cases": 0}, "totals": {}, "cases": [],
                     "seconds": 0}
     names = {test["file"] for test in tests}
