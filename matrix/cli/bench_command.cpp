@@ -3,17 +3,29 @@
 #include <memory>
 
 #include "base/error.h"
+#include "matrix/bench/matrix_speed.h"
 #include "matrix/cli/commands.h"
 #include "matrix/cli/run_options.h"
 #include "matrix/fidelity/speed.h"
 
 namespace regather::cli {
+namespace {
 
-void add_bench(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("bench", "How fast regather is, measured here and now");
-  command->require_subcommand(1);
+void add_bench_matrix(CLI::App& bench, Action& action) {
+  CLI::App* command = bench.add_subcommand("matrix", "The card's seconds, what a case costs, and how cost grows");
+  const auto text = std::make_shared<RunText>();
+  const auto json = std::make_shared<bool>(false);
+  text->options.out = "out/bench";
+  text->options.runner.jobs = default_jobs();
+  command->add_option("--out", text->options.out, "Where the card's results go")->capture_default_str();
+  command->add_flag("--json", *json, "As one JSON object");
+  command->callback([&action, text, json] {
+    action = [text, json] { return matrix::measure_matrix({.run = text->parse(), .json = *json}); };
+  });
+}
 
-  CLI::App* stack = command->add_subcommand("stack", "The same cells on real packages and on the runtime");
+void add_bench_stack(CLI::App& bench, Action& action) {
+  CLI::App* stack = bench.add_subcommand("stack", "The same cells on real packages and on the runtime");
   const auto text = std::make_shared<RunText>();
   const auto json = std::make_shared<bool>(false);
   text->selection.selection.definition = "speed";
@@ -30,6 +42,15 @@ void add_bench(CLI::App& app, Action& action) {
       return matrix::compare_speed({.run = text->parse(), .jobs = text->options.runner.jobs, .json = *json});
     };
   });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("bench", "How fast regather is, measured here and now");
+  command->require_subcommand(1);
+  add_bench_matrix(*command, action);
+  add_bench_stack(*command, action);
 }
 
 }  // namespace regather::cli

@@ -92,10 +92,12 @@ void RunText::use_stack(matrix::RunOptions& parsed) const {
   if (!timeout_given) request.timeout = kPythonTimeout;
 }
 
+int default_jobs() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 2U)); }
+
 void add_running(CLI::App& command, RunText& text) {
   matrix::RunOptions& options = text.options;
   matrix::Request& request = options.runner.request;
-  options.runner.jobs = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 2U));
+  options.runner.jobs = default_jobs();
   command.add_option("--out", options.out, "Output folder")->capture_default_str();
   command.add_flag("--resume", options.resume, "Go on from the lines in the output folder");
   command.add_option("-j,--jobs", options.runner.jobs, "Workers at a time; 1 on a Python stack")

@@ -33,6 +33,9 @@ struct RunText {
   void use_stack(matrix::RunOptions& parsed) const;
 };
 
+// Workers at a time unless the user says otherwise: the cores, at most two.
+int default_jobs();
+
 // How a plan is run, on whatever stack: jobs, timeout, seed, folder.
 void add_running(CLI::App& command, RunText& text);
 // The same with everything that `matrix run` takes besides.

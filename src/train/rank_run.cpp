@@ -30,6 +30,13 @@ namespace {
 
 using at::Tensor;
 
+// What the rounding of a loss follows: the size of the terms that it is a mean of. grpo's terms have both signs, and
+// their mean may be as good as zero; those of the other losses have one.
+double loss_scale(const loss::Batch& batch, double loss) {
+  const double size = std::abs(loss);
+  return batch.advantages.defined() ? std::max(size, batch.advantages.abs().mean().item<double>()) : size;
+}
+
 class RankRun {
  public:
   RankRun(comm::World& world, const Case& c, const Setting& setting, const Reference& reference,
@@ -56,7 +63,7 @@ class RankRun {
   shard::BackendOptions backend_options() const;
   void micro_step(int step, int micro);
   Tensor forward(const loss::Batch& batch);
-  void check_loss(double want, const Tensor& loss);
+  void check_loss(double want, double scale, const Tensor& loss);
   void check_gradients(int step);
   void check_update(int step, const shard::Named& before);
   void check_invariants(int step);
@@ -179,13 +186,13 @@ Tensor RankRun::forward(const loss::Batch& batch) {
   return entry_->enter(*backend_, loss);
 }
 
-void RankRun::check_loss(double want, const Tensor& loss) {
+void RankRun::check_loss(double want, double scale, const Tensor& loss) {
   const LossPair pair{loss.item<double>(), want};
   const auto distance = [](const LossPair& p) { return std::abs(p.got - p.want); };
   if (!result_.loss || !(distance(pair) <= distance(*result_.loss))) result_.loss = pair;
   if (!std::isfinite(pair.got)) {
     depart(Outcome::nonfinite, "loss", fmt::format("loss {}, expected {:.9g}", pair.got, pair.want));
-  } else if (distance(pair) > precision_.tolerance * std::abs(pair.want)) {
+  } else if (distance(pair) > precision_.tolerance * scale) {
     depart(Outcome::invariant, "loss", fmt::format("loss {:.9g}, expected {:.9g}", pair.got, pair.want));
   }
 }
@@ -304,7 +311,7 @@ void RankRun::micro_step(int step, int micro) {
   const MicroBatch& given = reference_.steps[static_cast<size_t>(step)].micro_batches[static_cast<size_t>(micro)];
   const auto rank = static_cast<size_t>(world_.rank());
   const Tensor loss = forward(given.batches[rank]);
-  check_loss(given.losses[rank], loss);
+  check_loss(given.losses[rank], loss_scale(given.batches[rank], given.losses[rank]), loss);
 
   enter(step, Phase::backward);
   hook_calls_.clear();

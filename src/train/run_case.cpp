@@ -95,6 +95,12 @@ std::shared_ptr<const Reference> Runner::reference(const Setting& setting, const
   return known;
 }
 
+Prepared Runner::prepare(const Case& c, const RunOptions& options) {
+  std::shared_ptr<const Setting> ready = setting(c, options);
+  std::shared_ptr<const Reference> right = reference(*ready, c, setting_key(c, options));
+  return {std::move(ready), std::move(right)};
+}
+
 CaseResult Runner::run(const Case& c, const RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   trace_case(id(c));
@@ -105,12 +111,11 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
     result.reason = *reason;
     return result;
   }
-  const std::shared_ptr<const Setting> prepared = setting(c, options);
-  const std::shared_ptr<const Reference> right = reference(*prepared, c, setting_key(c, options));
+  const Prepared prepared = prepare(c, options);
   if (options.record != nullptr) options.record->assign(static_cast<size_t>(c.world), {});
   const comm::RankFunction rank = [&](comm::World& world) {
     auto* record = options.record != nullptr ? &options.record->at(static_cast<size_t>(world.rank())) : nullptr;
-    return to_line(run_rank(world, c, *prepared, *right, record));
+    return to_line(run_rank(world, c, *prepared.setting, *prepared.reference, record));
   };
   comm::LaunchOptions launch;
   launch.world = c.world;
@@ -136,8 +141,8 @@ void Runner::export_case(const Case& c, const RunOptions& options, const std::fi
     as_threads.record = &recorded;
     run(c, as_threads);
   }
-  const std::shared_ptr<const Setting> prepared = setting(c, options);
-  train::export_case(file, c, *prepared, *reference(*prepared, c, setting_key(c, options)), recorded);
+  const Prepared prepared = prepare(c, options);
+  train::export_case(file, c, *prepared.setting, *prepared.reference, recorded);
 }
 
 }  // namespace regather::train

@@ -25,12 +25,20 @@ struct RunOptions {
   GradientRecord* record = nullptr;           // with ranks as threads: gets the gradients of every rank and step
 };
 
+// What a case starts from, and what is right for it.
+struct Prepared {
+  std::shared_ptr<const Setting> setting;
+  std::shared_ptr<const Reference> reference;
+};
+
 // Runs cases one after another and keeps initial models and references between them. Not for use by several threads.
 class Runner {
  public:
   Runner();
   // Never throws for what the case does: that is its outcome. Throws UsageError for a model folder that does not load.
   CaseResult run(const Case& c, const RunOptions& options);
+  // What run() makes first and keeps, for the same options.
+  Prepared prepare(const Case& c, const RunOptions& options);
   // Writes what the case is given and what is right, as export.h says; `record`: runs it, with its gradients.
   void export_case(const Case& c, const RunOptions& options, const std::filesystem::path& file, bool record);
 

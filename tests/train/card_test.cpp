@@ -20,6 +20,13 @@ TEST(Case, PassesWithItsFixes) {
   }
 }
 
+// grpo's loss sums terms of both signs: at world 8 one rank's is as small as 0.003, and its rounding is that of terms
+// of size 1.
+TEST(Case, ALossThatNearlyCancelsIsHeldToTheRoundingOfItsTerms) {
+  EXPECT_EQ(run("ddp/grpo/world=8/fix=redirect").outcome, Outcome::pass);
+  EXPECT_EQ(run("zero1/grpo/frozen=head/world=8/fix=redirect").outcome, Outcome::pass);
+}
+
 TEST(Case, FailsByItsMechanism) {
   expect("ddp/sft/fix=none", Outcome::wrong_gradient, Phase::gradients, "reducer_unarmed");
   expect("zero3/sft/fix=none", Outcome::error, Phase::forward, "head_read_partitioned",

@@ -53,6 +53,11 @@ def serve(connection, rank, world, store, box, device, deadline, stack_file):
     os._exit(0)  # graphs and engines have no order of destruction to rely on
 
 
+def loss_scale(batch, loss):
+    """What the rounding of a loss follows: the size of the terms that it is a mean of (grpo's have both signs)."""
+    return max(abs(loss), batch["advantages"].abs().mean().item()) if "advantages" in batch else abs(loss)
+
+
 def _take_gpu(rank):
     """Ranks share a GPU when there are fewer than ranks: NCCL takes them for ranks of different hosts then."""
     count = torch.cuda.device_count()
@@ -258,8 +263,9 @@ class RankRun:
             with self.backend.micro_step(last):
                 self.enter(step, "forward")
                 batch = {name: t.to(self.device) for name, t in self.given.batch(step, micro, self.rank).items()}
+                want = self.given.losses(step, micro)[self.rank]
                 loss = self.forward(batch)
-                self.check_loss(self.given.losses(step, micro)[self.rank], loss)
+                self.check_loss(want, loss_scale(batch, want), loss)
                 self.enter(step, "backward")
                 self.hook_calls.clear()
                 self.recomputed.clear()
@@ -271,14 +277,14 @@ class RankRun:
         self.check_update(step)
         self.check_invariants(step)
 
-    def check_loss(self, want, loss):
+    def check_loss(self, want, scale, loss):
         pair = {"got": loss.detach().double().item(), "want": want}
         far = abs(pair["got"] - want)
         if self.loss is None or not far <= abs(self.loss["got"] - self.loss["want"]):
             self.loss = pair
         if not math.isfinite(pair["got"]):
             self.depart("nonfinite", "loss", f"loss {pair['got']}, expected {want:.9g}")
-        elif far > self.given.tolerance * abs(want):
+        elif far > self.given.tolerance * scale:
             self.depart("invariant", "loss", f"loss {pair['got']:.9g}, expected {want:.9g}")
 
     def check_gradients(self, step):

@@ -34,6 +34,10 @@ void FlatGather::copy_to(size_t index, const at::Tensor& whole) const {
   const at::NoGradGuard no_grad;
   const at::Tensor bytes = bytes_of(whole);
   const int64_t part = offsets_[index + 1] - offsets_[index];
+  if (output_.size(0) * part == bytes.numel()) {  // nothing is padded: one copy
+    bytes.view({output_.size(0), part}).copy_(output_.narrow(1, offsets_[index], part));
+    return;
+  }
   for (int64_t rank = 0; rank < output_.size(0); ++rank) {
     const int64_t start = std::min(rank * part, bytes.numel());
     const int64_t length = std::min(part, bytes.numel() - start);

@@ -40,6 +40,10 @@ int64_t division_before(int64_t world, at::ScalarType dtype) {
 // Rows go to the ranks in order and only the last ones are short, so a rank's share of the flat gradient is one piece.
 void lay_out(const at::Tensor& input, int64_t offset, int64_t padded_numel, const at::Tensor& gradient) {
   const at::Tensor flat = gradient.detach().reshape({-1});
+  if (input.size(0) * padded_numel == flat.numel()) {  // nothing is padded: one copy
+    input.narrow(1, offset, padded_numel).copy_(flat.view({input.size(0), padded_numel}));
+    return;
+  }
   for (int64_t rank = 0; rank < input.size(0); ++rank) {
     const int64_t start = std::min(rank * padded_numel, flat.numel());
     const int64_t length = std::min(padded_numel, flat.numel() - start);
