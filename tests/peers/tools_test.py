@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "matrix" / "peers"))
@@ -44,6 +45,12 @@ class Setup(unittest.TestCase):
         pins = setup.read_lock("supported")
         self.assertEqual([pins[p] for p in ("torch", "deepspeed", "trl", "liger-kernel")],
                          ["2.11.0", "0.19.2", "1.6.0", "0.8.5"])
+
+    def test_a_package_is_built_with_its_own_folder_on_the_path(self):
+        """DeepSpeed's setup.py imports its op_builder; regather itself starts its programs without that."""
+        with unittest.mock.patch.dict(os.environ, {"PYTHONSAFEPATH": "1"}):
+            self.assertEqual(setup.run(sys.executable, "-c", "import os; print(os.environ.get('PYTHONSAFEPATH'))"),
+                             "None\n")
 
 
 class CommandLine(unittest.TestCase):

@@ -94,6 +94,7 @@ def locked(folder):
 
 def run(*command, **settings):
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"} | settings
+    environment.pop("PYTHONSAFEPATH", None)  # ours alone: DeepSpeed's setup.py imports what lies beside it
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
