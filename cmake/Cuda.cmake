@@ -6,7 +6,7 @@ if(NOT CMAKE_CUDA_COMPILER)
                       "or use the preset 'cpu', which needs no CUDA.")
 endif()
 set(CMAKE_CUDA_STANDARD 17)
-set(CMAKE_CUDA_ARCHITECTURES 90a CACHE STRING "CUDA architectures; 90a, since wgmma is no part of 90")
+set(CMAKE_CUDA_ARCHITECTURES 80 90a CACHE STRING "CUDA architectures; 90a, since wgmma is no part of 90")
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 

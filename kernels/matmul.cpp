@@ -2,6 +2,7 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,19 @@ cudaDataType_t type_of(Dtype dtype) {
       return CUDA_R_32F;
   }
   throw Error("no such dtype");
+}
+
+// Of the suggestions for an accumulating product the one with tiles of 128 x 160, which hides what it adds to and has
+// been fastest wherever it was on trial; the first one does not expect `out +=`.
+size_t without_trial(const Product& product, const std::vector<cublasLtMatmulHeuristicResult_t>& found) {
+  for (size_t i = 0; product.accumulate && i < found.size(); ++i) {
+    uint32_t tile = 0;
+    size_t written = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, CUBLASLT_ALGO_CONFIG_TILE_ID,
+                                                                       &tile, sizeof tile, &written);
+    if (status == CUBLAS_STATUS_SUCCESS && tile == CUBLASLT_MATMUL_TILE_128x160) return i;
+  }
+  return 0;
 }
 
 // The power of two that an address is a multiple of, 256 at most.
@@ -145,7 +159,7 @@ void Products::multiply(const Product& product, bool deterministic, void* worksp
                           product.left, used.left, beta, product.out, used.out, product.out, used.out,
                           &used.found[suggestion].algo, workspace, kProductWorkspace, stream);
   };
-  if (deterministic) return check(suggested(0), "cublasLtMatmul");
+  if (deterministic) return check(suggested(without_trial(product, used.found)), "cublasLtMatmul");
   while (true) {
     const int way = used.trial->next();
     const auto own = way - static_cast<int>(used.found.size());
@@ -155,6 +169,10 @@ void Products::multiply(const Product& product, bool deterministic, void* worksp
     if (done) return used.trial->end(way, stream);
     require(used.trial->exclude(way), "the products' library refuses its own suggestion");
   }
+}
+
+bool Products::settled() const {
+  return std::all_of(plans_.begin(), plans_.end(), [](const auto& entry) { return entry.second->trial->settled(); });
 }
 
 std::string Products::describe() const {

@@ -42,9 +42,11 @@ class Products {
   Products& operator=(const Products&) = delete;
 
   // workspace: kProductWorkspace bytes.
-  // With `deterministic` the same kernel each time, the first suggestion; otherwise the first calls of a shape try all.
+  // With `deterministic` the same suggestion each time; otherwise the first calls of a shape try all.
   void multiply(const Product& product, bool deterministic, void* workspace, Stream stream);
 
+  // Each product so far has come to the way that it will go on with.
+  bool settled() const;
   // The products so far, and which way each has come to: cuBLASLt's suggestion or our own kernel of that number.
   std::string describe() const;
 

@@ -62,16 +62,25 @@ int Trial::next() {
   timing_ = false;
   if (round_ == kRounds) return chosen_;
   collect();
-  const auto fewest = std::min_element(ways_.begin(), ways_.end(), [](const Way& a, const Way& b) {
-    return a.out != b.out ? b.out : a.enqueued < b.enqueued;
-  });
-  if (!fewest->out && fewest->enqueued < kCalls[round_]) {
-    timing_ = true;
-    return static_cast<int>(fewest - ways_.begin());
+  // Each turn begins with another way, so that none always has the same place in a call of several products.
+  const size_t count = ways_.size();
+  int fewest = kCalls[round_];
+  for (const Way& way : ways_) {
+    if (!way.out) fewest = std::min(fewest, way.enqueued);
+  }
+  if (fewest < kCalls[round_]) {
+    for (size_t i = 0; i < count; ++i) {
+      const size_t way = (static_cast<size_t>(fewest) + i) % count;
+      if (ways_[way].out || ways_[way].enqueued > fewest) continue;
+      timing_ = true;
+      return static_cast<int>(way);
+    }
   }
   if (pending_.empty()) judge();
   return chosen_;
 }
+
+bool Trial::settled() const { return round_ == kRounds; }
 
 void Trial::begin(Stream stream) {
   if (!timing_) return;

@@ -25,6 +25,8 @@ class Trial {
   void end(int way, Stream stream);
   // Instead of `end`, where the way does not work here. False: it was not on trial, but chosen.
   bool exclude(int way);
+  // Nothing is left to be tried.
+  bool settled() const;
   // So far the best.
   int chosen() const { return chosen_; }
 

@@ -124,6 +124,20 @@ TEST(LinearLoss, TinyVocabularyAndOneTokenRows) {
   }
 }
 
+// Small enough for racecheck, and still several tiles each way, chunks, masks, and rows that are computed again.
+TEST(LinearLoss, FewTilesOfEverything) {
+  for (const LossName loss : kLosses) {
+    ProblemOptions options = sized(loss, 4, 45, 64, 401);
+    options.data.bias = true;
+    options.data.masked = 0.1;
+    if (loss == LossName::sft) options.data.weight_scale *= 100;
+    Problem problem(options);
+    Limits limits;
+    if (loss == LossName::sft) limits.log_probability = 2e-2;
+    expect_right(problem, std::string(name_of(loss)) + " few tiles", limits);
+  }
+}
+
 TEST(LinearLoss, ExtremeLogits) {
   for (const LossName loss : {LossName::sft, LossName::grpo}) {
     for (const float scale : {10.0F, 1000.0F}) {
