@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <optional>
+#include <string_view>
+
+#include "matrix/backtrace.h"
 
 namespace regather::matrix {
 namespace {
 
 constexpr size_t kLongestTail = 2000;
+constexpr std::string_view kFatalSignal = "regather-worker: fatal signal";
+constexpr std::string_view kFatal = "regather-worker: fatal signal, stack of rank ";
 
 template <size_t N>
 std::string text_of(const std::array<char, N>& characters) {
@@ -28,8 +32,7 @@ struct Rank {
 // The ranks of the case that had begun; none when the box tells of another case.
 std::vector<Rank> ranks_of(const Case& c, const BlackBox& box) {
   std::vector<Rank> ranks;
-  // The box cuts long ids short.
-  if (const std::string traced = text_of(box.case_id); traced.empty() || !id(c).starts_with(traced)) return ranks;
+  if (!had_begun(c, box)) return ranks;
   for (int number = 0; number < std::min(c.world, kMaxRanks); ++number) {
     const RankTrace& trace = box.ranks[static_cast<size_t>(number)];
     const int phase = trace.phase.load();
@@ -40,33 +43,53 @@ std::vector<Rank> ranks_of(const Case& c, const BlackBox& box) {
   return ranks;
 }
 
-std::optional<int> named_rank(const std::string& errors) {
-  constexpr std::string_view kWords = "on rank ";
-  const size_t at = errors.find(kWords);
+std::optional<int> rank_after(const std::string& text, std::string_view words) {
+  const size_t at = text.find(words);
   if (at == std::string::npos) return std::nullopt;
   int rank = -1;
-  const char* begin = errors.data() + at + kWords.size();
-  std::from_chars(begin, errors.data() + errors.size(), rank);
+  std::from_chars(text.data() + at + words.size(), text.data() + text.size(), rank);
   return rank;
 }
 
-// The last whole lines, with addresses replaced, so that two runs of one crash read the same.
-std::string normalised_tail(const std::string& errors) {
-  std::string_view tail = errors;
-  if (tail.size() > kLongestTail) {
-    tail.remove_prefix(tail.size() - kLongestTail);
-    tail.remove_prefix(std::min(tail.size(), tail.find('\n') + 1));
+// The rank that the worker itself, or what watches its processes, says it is.
+std::optional<int> named_rank(const Death& death) {
+  if (!death.stopped.empty()) return death.stopped.front();
+  if (const auto rank = rank_after(death.error_tail, kFatal)) return rank;
+  if (death.outcome == Outcome::hang) return std::nullopt;  // every rank's stack is there
+  return rank_after(death.error_tail, "on rank ");
+}
+
+// The rank that the others wait for.
+std::vector<Rank>::const_iterator behind(const std::vector<Rank>& ranks) {
+  const auto fewest = std::ranges::min_element(ranks, {}, &Rank::collectives);
+  if (std::ranges::any_of(ranks, [&](const Rank& r) { return r.collectives != fewest->collectives; })) return fewest;
+  // All entered as many: the one that entered another than most did.
+  const auto alike = [&](const Rank& rank) { return std::ranges::count(ranks, rank.last, &Rank::last); };
+  return std::ranges::min_element(ranks, {}, alike);
+}
+
+// Oldest first.
+std::string last_collectives(const Rank& rank, const BlackBox& box) {
+  std::string list;
+  for (uint64_t n = rank.collectives < kRecent ? 1 : rank.collectives - kRecent + 1; n <= rank.collectives; ++n) {
+    const std::string name = text_of(box.recent[static_cast<size_t>(rank.number)][n % kRecent]);
+    if (!name.empty()) list += (list.empty() ? "" : ", ") + name;
   }
-  while (!tail.empty() && std::isspace(static_cast<unsigned char>(tail.back())) != 0) tail.remove_suffix(1);
-  std::string text;
-  for (size_t i = 0; i < tail.size(); ++i) {
-    text += tail[i];
-    if (!tail.substr(i).starts_with("0x")) continue;
-    text += "x?";
-    ++i;
-    while (i + 1 < tail.size() && std::isxdigit(static_cast<unsigned char>(tail[i + 1])) != 0) ++i;
-  }
-  return text;
+  return list.empty() ? rank.last : list;
+}
+
+std::string where(const Rank& rank, const std::string& collectives, const char* which) {
+  return fmt::format("rank {} in {} of step {}, last {} {}", rank.number, name(static_cast<Phase>(rank.phase)),
+                     rank.step, which, collectives.empty() ? "none" : collectives);
+}
+
+// The end of what the worker wrote: from its fatal signal on, where it says so.
+std::string tail_of(const std::string& errors) {
+  const size_t fatal = errors.find(kFatalSignal);
+  const std::string readable = readable_backtrace(fatal == std::string::npos ? std::string_view(errors)
+                                                                             : std::string_view(errors).substr(fatal));
+  if (fatal == std::string::npos) return std::string(last_lines(readable, kLongestTail));
+  return readable.substr(0, std::min(readable.size(), readable.rfind('\n', kLongestTail)));
 }
 
 }  // namespace
@@ -88,21 +111,27 @@ CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box
   };
   const std::vector<Rank> ranks = ranks_of(c, box);
   if (!ranks.empty()) {
-    auto at = std::ranges::min_element(ranks, {}, &Rank::collectives);
-    if (const auto named = named_rank(death.error_tail)) {
+    auto at = behind(ranks);
+    if (const auto named = named_rank(death)) {
       if (const auto found = std::ranges::find(ranks, *named, &Rank::number); found != ranks.end()) at = found;
     }
     signature.rank = at->number;
     signature.step = at->step;
     signature.phase = static_cast<Phase>(at->phase);
+    if (death.outcome != Outcome::hang) add(where(*at, at->last, "collective"));
   }
-  for (const Rank& rank : ranks) {
-    add(fmt::format("rank {} in {} of step {}, last collective {}", rank.number, name(static_cast<Phase>(rank.phase)),
-                    rank.step, rank.last.empty() ? "none" : rank.last));
+  if (death.outcome == Outcome::hang) {
+    for (const Rank& rank : ranks) add(where(rank, last_collectives(rank, box), "collectives"));
+    for (const int rank : death.stopped) add(fmt::format("the process of rank {} is stopped", rank));
   }
-  if (const std::string tail = normalised_tail(death.error_tail); !tail.empty()) add("standard error: " + tail);
+  if (const std::string tail = tail_of(death.error_tail); !tail.empty()) add("standard error: " + tail);
   result.signature = std::move(signature);
   return result;
+}
+
+bool had_begun(const Case& c, const BlackBox& box) {
+  const std::string traced = text_of(box.case_id);  // cut short where the id is long
+  return !traced.empty() && id(c).starts_with(traced);
 }
 
 bool before_first_case(const BlackBox& box) { return box.case_id.front() == '\0'; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/blackbox.h"
 #include "case/result.h"
@@ -13,13 +14,19 @@ struct Death {
   std::string type;                  // "signal 11 (SIGSEGV)", "exit 3", "timeout", "reply"
   std::string text;                  // what is known besides, may be empty
   std::string error_tail;            // the end of the worker's standard error
+  std::vector<int> stopped{};        // ranks whose processes are stopped (SIGSTOP, a debugger)
 };
 
-// Outcome and signature: step, phase and rank from the black box; the rank is the one that the worker's standard error
-// names ("on rank 1"), else the one that entered the fewest collectives: the others wait for it.
+// Outcome and signature: step, phase and rank from the black box. The rank is the one that is stopped, or that the
+// worker's standard error names ("stack of rank 1" of a fatal signal, "on rank 1"), else the one that entered the
+// fewest collectives, for which the others wait, else one whose last collective is not the others'. A hang's text tells
+// of every rank and its last collectives; a crash's of the rank alone, since how far the others came is chance.
 CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box);
 
 // Whether the worker died before it began any case.
 bool before_first_case(const BlackBox& box);
+
+// Whether the case is the one that the worker had begun last. A worker that dies between two cases dies of neither.
+bool had_begun(const Case& c, const BlackBox& box);
 
 }  // namespace regather::matrix

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "case/fixes.h"
+#include "matrix/deaths.h"
 #include "matrix/document.h"
 #include "matrix/environment.h"
 #include "matrix/judge/judge.h"
@@ -217,19 +218,25 @@ Ran run(const RunOptions& options) {
   for (size_t i = 0; i < plan.cases.size(); ++i) done += schedule.settled(i) ? 1 : 0;
   schedule.enqueue(execution_order(plan.cases, options));
 
+  Deaths deaths(options.out + "/deaths.jsonl", options.resume);
   RunEnd end = RunEnd::done;
   {
     const SignalScope signals;
     Progress progress(plan.cases.size(), done);
-    end = run_cases(plan.cases, schedule, options.runner,
-                    [&](size_t index, const CaseResult& result, const std::string& reply) {
-                      std::string line = ledger.append(reply);
-                      if (options.lines) print_line(line);
-                      const bool ended_red = schedule.record(index, result, std::move(line));
-                      if (schedule.settled(index)) ++done;
-                      progress.advance(schedule.settled(index), ended_red);
-                      return !(options.stop_at_red && ended_red);
-                    });
+    end = run_cases(
+        plan.cases, schedule, options.runner,
+        [&](size_t index, const CaseResult& result, const std::string& reply) {
+          std::string line = ledger.append(reply);
+          if (options.lines) print_line(line);
+          const bool ended_red = schedule.record(index, result, std::move(line));
+          if (schedule.settled(index)) ++done;
+          progress.advance(schedule.settled(index), ended_red);
+          return !(options.stop_at_red && ended_red);
+        },
+        [&](const DeathReport& report) { deaths.append(report); });
+  }
+  if (deaths.count() > 0 && !options.quiet) {
+    fmt::print(stderr, "regather: deaths of workers are told in '{}/deaths.jsonl'\n", options.out);
   }
   if (end == RunEnd::interrupted) {
     fmt::print(stderr, "regather: interrupted; {} of {} cases are in '{}/cases.jsonl', --resume goes on from them\n",

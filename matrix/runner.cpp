@@ -11,7 +11,10 @@
 
 #include "base/error.h"
 #include "case/support.h"
+#include "matrix/backtrace.h"
 #include "matrix/death.h"
+#include "matrix/investigation.h"
+#include "matrix/memory.h"
 #include "matrix/signals.h"
 #include "matrix/worker_process.h"
 
@@ -21,6 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kFarewell = 2;  // seconds in which a worker ends by itself once its input is closed
+constexpr double kStacks = 2;    // seconds for the stacks of a worker that hangs
+constexpr double kQuiet = 0.25;  // without a word for so long, they have all been written
+constexpr int kForgiven = 3;     // kills from outside
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -28,22 +34,39 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 struct Flight {
   size_t index = 0;
   int attempt = 1;
-  bool alone = false;  // the second run, in a worker of its own
+  bool alone = false;               // in a worker of its own, after a death
+  int kills = 0;                    // deaths from outside so far
+  std::optional<CaseResult> death;  // the first that did not come from outside, and what its worker had run before
+  std::vector<size_t> predecessors;
+  std::optional<Investigation> investigation;
   Clock::time_point begin;
 };
 
 struct Slot {
   std::unique_ptr<WorkerProcess> worker;
+  std::vector<size_t> ran;  // by this worker, in order
+  int64_t oom_kills = 0;    // before it began
   std::optional<Flight> flight;
 };
 
+bool deadly(Outcome outcome) {
+  return outcome == Outcome::crash || outcome == Outcome::hang || outcome == Outcome::oom;
+}
+
+// SIGKILL that nobody here has sent: an operator, the kernel out of memory.
+bool from_outside(const CaseResult& death) {
+  return death.outcome == Outcome::crash && death.signature && death.signature->type.starts_with("signal 9");
+}
+
 class Runner {
  public:
-  Runner(const std::vector<Case>& cases, Schedule& schedule, const RunnerOptions& options, const OnResult& on_result)
+  Runner(const std::vector<Case>& cases, Schedule& schedule, const RunnerOptions& options, const OnResult& on_result,
+         const OnDeath& on_death)
       : cases_(cases),
         schedule_(schedule),
         options_(options),
         on_result_(on_result),
+        on_death_(on_death),
         slots_(static_cast<size_t>(std::max(1, options.jobs))) {}
 
   RunEnd run() {
@@ -77,22 +100,37 @@ class Runner {
         finish(*index, attempt, std::move(result));
         continue;
       }
-      start(slot, {.index = *index, .attempt = attempt, .alone = false, .begin = {}});
+      Flight flight;
+      flight.index = *index;
+      flight.attempt = attempt;
+      start(slot, std::move(flight));
       return;
     }
   }
 
   void start(Slot& slot, Flight flight) {
+    slot.flight = std::move(flight);
+    send(slot, slot.flight->index);
+  }
+
+  // The case that the flight has its worker run.
+  static size_t running(const Flight& flight) {
+    return flight.investigation ? *flight.investigation->current() : flight.index;
+  }
+
+  // Has the slot's worker run a case: the flight's own, or a predecessor of it.
+  void send(Slot& slot, size_t index) {
     if (slot.worker && slot.worker->ended()) slot.worker.reset();  // it died idle
     if (!slot.worker) {
       if (program_.empty()) program_ = options_.stack.worker.empty() ? find_worker() : options_.stack.worker;
+      slot.oom_kills = oom_kills();
       slot.worker = std::make_unique<WorkerProcess>(program_, options_.stack.environment);
+      slot.ran.clear();
     }
     Request request = options_.request;
-    request.id = id(cases_[flight.index]);
-    request.attempt = flight.attempt;
-    flight.begin = Clock::now();
-    slot.flight = flight;
+    request.id = id(cases_[index]);
+    request.attempt = slot.flight->attempt;
+    slot.flight->begin = Clock::now();
     slot.worker->send(request);
   }
 
@@ -124,54 +162,160 @@ class Runner {
 
   void answer(Slot& slot, const std::string& line) {
     if (!slot.flight) return lose(slot, Outcome::crash, "reply", "");
-    const Flight flight = *slot.flight;
+    const size_t index = running(*slot.flight);
     std::optional<CaseResult> result;
     try {
       result = result_from_line(line);
-      if (!(result->which == cases_[flight.index])) {
+      if (!(result->which == cases_[index])) {
         throw UsageError(fmt::format("result line: an answer for '{}'", id(result->which)));
       }
     } catch (const UsageError& e) {
       return lose(slot, Outcome::crash, "reply", e.what());
     }
     answered_ = true;
-    slot.flight.reset();
-    if (flight.alone) slot.worker.reset();
-    stopped_ = !on_result_(flight.index, *result, line);
+    slot.ran.push_back(index);
+    if (slot.flight->investigation) return investigate(slot, /*died=*/deadly(result->outcome));
+    if (deadly(result->outcome)) {
+      // What is left of that worker is of no use.
+      const std::string output = slot.worker->error_tail();
+      slot.worker.reset();
+      return die(slot, std::move(*result), line, output);
+    }
+    conclude(slot, std::move(*result), line);
   }
 
-  // The worker is of no more use: its case runs again alone, or is recorded.
+  // The worker is of no more use: its case runs again, or is recorded.
   void lose(Slot& slot, Outcome outcome, std::string type, std::string text) {
+    std::vector<int> stopped;
+    if (outcome == Outcome::hang && !options_.stack.python()) stopped = see_stacks(*slot.worker);
     const std::unique_ptr<WorkerProcess> worker = std::move(slot.worker);
     const int status = worker->kill_and_reap();
     worker->read_output();
     if (type.empty()) type = describe_status(status);
     if (type == "exit 2") throw UsageError(worker->error_tail());
     if (!slot.flight) return;  // it died idle: nothing is lost
-    const Flight flight = *slot.flight;
-    slot.flight.reset();
-    if (!answered_ && outcome == Outcome::crash && before_first_case(worker->box()) && flight.alone) {
+    const bool begun = had_begun(cases_[running(*slot.flight)], worker->box());
+    if (slot.flight->investigation) return investigate(slot, begun);
+    if (!begun && !slot.flight->alone) {
+      Flight flight = std::move(*slot.flight);
+      flight.alone = true;
+      return start(slot, std::move(flight));
+    }
+    if (type.starts_with("signal 9") && oom_kills() > slot.oom_kills) {
+      outcome = Outcome::oom;
+      type = "OOM killer";
+    }
+    if (!answered_ && outcome == Outcome::crash && before_first_case(worker->box()) && slot.flight->alone) {
       throw Error("worker", fmt::format("'{}' ends before it begins any case: {}: {}{}", program_, type, text,
                                         worker->error_tail()));
     }
-    if (!flight.alone) {
-      start(slot, {.index = flight.index, .attempt = flight.attempt + 1, .alone = true, .begin = {}});
-      return;
-    }
-    CaseResult result = describe_death(
-        cases_[flight.index],
-        {.outcome = outcome, .type = std::move(type), .text = std::move(text), .error_tail = worker->error_tail()},
-        worker->box());
-    result.milliseconds = seconds_since(flight.begin) * 1e3;
-    finish(flight.index, flight.attempt, std::move(result));
+    CaseResult death = describe_death(cases_[slot.flight->index],
+                                      {.outcome = outcome,
+                                       .type = std::move(type),
+                                       .text = std::move(text),
+                                       .error_tail = worker->error_tail(),
+                                       .stopped = std::move(stopped)},
+                                      worker->box());
+    death.milliseconds = seconds_since(slot.flight->begin) * 1e3;
+    mark(death, slot.flight->attempt);
+    const std::string line = to_line(death);
+    die(slot, std::move(death), line, worker->error_tail());
   }
 
-  // A result that no worker wrote.
-  void finish(size_t index, int attempt, CaseResult result) {
+  // The case of the flight has died, as `line` tells.
+  void die(Slot& slot, CaseResult death, const std::string& line, const std::string& output) {
+    Flight flight = std::move(*slot.flight);
+    slot.flight.reset();
+    const bool outside = from_outside(death) && flight.kills < kForgiven;
+    report(death, output,
+           outside        ? "killed from outside: runs again"
+           : flight.death ? "alone too: recorded"
+                          : "runs again alone");
+    if (flight.death && !outside) return deliver(flight.index, death, line);
+    if (outside) {
+      ++flight.kills;
+    } else {
+      flight.death = std::move(death);
+      flight.predecessors = std::move(slot.ran);
+      std::erase(flight.predecessors, flight.index);
+    }
+    flight.alone = true;
+    start(slot, std::move(flight));
+  }
+
+  // The case has an answer that is no death. Where it died before, it may be others' doing.
+  void conclude(Slot& slot, CaseResult result, const std::string& line) {
+    Flight flight = std::move(*slot.flight);
+    slot.flight.reset();
+    if (flight.alone) slot.worker.reset();
+    if (!flight.death || flight.predecessors.empty() || options_.stack.python()) {
+      if (flight.death) report(*flight.death, "", "did not happen again alone");
+      return deliver(flight.index, result, line);
+    }
+    const size_t index = flight.index;
+    CaseResult death = std::move(*flight.death);
+    flight.investigation.emplace(index, std::move(flight.predecessors), std::move(death), std::move(result), line);
+    slot.flight = std::move(flight);
+    send(slot, *slot.flight->investigation->current());
+  }
+
+  // The worker has answered what the investigation had it run, or has died of it.
+  void investigate(Slot& slot, bool died) {
+    Investigation& investigation = *slot.flight->investigation;
+    if (died) {
+      investigation.died();
+    } else {
+      investigation.answered();
+    }
+    if (investigation.over() || investigation.begins_run()) slot.worker.reset();
+    if (!investigation.over()) return send(slot, *investigation.current());
+    const Flight flight = std::move(*slot.flight);
+    slot.flight.reset();
+    const CaseResult result = flight.investigation->conclusion(cases_);
+    if (flight.investigation->reproduced()) {
+      report(result, "", "happens again after those cases");
+      return deliver(flight.index, result, to_line(result));
+    }
+    report(flight.investigation->death(), "", "did not happen again, alone or after the same cases");
+    deliver(flight.index, result, flight.investigation->line());
+  }
+
+  // Makes every rank of an overdue worker write its stack, and says which ranks cannot: their processes are stopped.
+  static std::vector<int> see_stacks(WorkerProcess& worker) {
+    std::vector<int> stopped = worker.ask_for_stacks();
+    const Clock::time_point begin = Clock::now();
+    size_t seen = std::string::npos;  // until nothing more comes
+    while (seconds_since(begin) < kStacks && !SignalScope::interrupted() && seen != worker.error_tail().size()) {
+      seen = worker.error_tail().size();
+      const Clock::time_point quiet = Clock::now();
+      while (seconds_since(quiet) < kQuiet) {
+        std::vector<pollfd> files{{worker.errors(), POLLIN, 0}};
+        SignalScope::wait(files, kQuiet - seconds_since(quiet));
+        worker.read_output();
+      }
+    }
+    return stopped;
+  }
+
+  void report(const CaseResult& death, const std::string& output, std::string conclusion) {
+    on_death_({.result = death, .output = readable_backtrace(output), .conclusion = std::move(conclusion)});
+  }
+
+  void deliver(size_t index, const CaseResult& result, const std::string& line) {
+    stopped_ = !on_result_(index, result, line);
+  }
+
+  void mark(CaseResult& result, int attempt) const {
     result.attempt = attempt;
     result.device = options_.request.device;
     result.stack = options_.stack.name;
-    stopped_ = !on_result_(index, result, to_line(result));
+  }
+
+  // A result that no worker wrote.
+  // A result that no worker wrote.
+  void finish(size_t index, int attempt, CaseResult result) {
+    mark(result, attempt);
+    deliver(index, result, to_line(result));
   }
 
   void say_farewell() {
@@ -193,6 +337,7 @@ class Runner {
   Schedule& schedule_;
   const RunnerOptions& options_;
   const OnResult& on_result_;
+  const OnDeath& on_death_;
   std::vector<Slot> slots_;
   std::string program_;
   bool answered_ = false;
@@ -202,8 +347,8 @@ class Runner {
 }  // namespace
 
 RunEnd run_cases(const std::vector<Case>& cases, Schedule& schedule, const RunnerOptions& options,
-                 const OnResult& on_result) {
-  return Runner(cases, schedule, options, on_result).run();
+                 const OnResult& on_result, const OnDeath& on_death) {
+  return Runner(cases, schedule, options, on_result, on_death).run();
 }
 
 }  // namespace regather::matrix

@@ -1,5 +1,8 @@
-// Runs cases on worker processes. A case that kills or hangs its worker is run once more alone, and recorded as crash
-// or hang when that fails too; everything else goes on.
+// Runs cases on worker processes. A death is confirmed before it is believed: a case that kills or hangs its worker, or
+// answers that a rank died or hung, runs again alone, and is recorded as crash or hang when that fails too. Where alone
+// it does not, the cases that ran before it in the same worker are looked through for the smallest set that brings it
+// down. SIGKILL that the runner did not send comes from outside, and is forgiven three times; when the kernel ran out
+// of memory meanwhile the case is oom. Everything else goes on.
 #pragma once
 
 #include <functional>
@@ -8,6 +11,7 @@
 
 #include "case/case.h"
 #include "case/result.h"
+#include "matrix/deaths.h"
 #include "matrix/protocol.h"
 #include "matrix/schedule.h"
 #include "matrix/stack.h"
@@ -24,11 +28,14 @@ struct RunnerOptions {
 // go on.
 using OnResult = std::function<bool(size_t index, const CaseResult& result, const std::string& line)>;
 
+// Called for every death as it happens, and once more when it is known what it came to.
+using OnDeath = std::function<void(const DeathReport&)>;
+
 enum class RunEnd { done, stopped, interrupted };
 
 // Runs what the schedule holds. Needs a SignalScope to live in the calling thread. No worker outlives the call.
 // Throws Error("worker") when workers die before they begin any case, UsageError when one cannot use what it was given.
 RunEnd run_cases(const std::vector<Case>& cases, Schedule& schedule, const RunnerOptions& options,
-                 const OnResult& on_result);
+                 const OnResult& on_result, const OnDeath& on_death);
 
 }  // namespace regather::matrix

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "matrix/capture.h"
 #include "matrix/pipe.h"
 #include "matrix/signals.h"
@@ -24,7 +25,7 @@ namespace regather::matrix {
 namespace {
 
 constexpr size_t kLongestLine = 4 << 20;
-constexpr size_t kTail = 16 << 10;
+constexpr size_t kTail = 64 << 10;  // the stacks of many ranks
 constexpr int kBoxInChild = 3;
 
 // Memory that two processes share and that leaves nothing behind on any disk, whoever is killed.
@@ -138,7 +139,7 @@ void WorkerProcess::close_input() { close_file(input_); }
 
 void WorkerProcess::read_output() {
   if (output_ >= 0 && !drain(output_, pending_, kLongestLine)) close_file(output_);
-  if (errors_ >= 0 && !drain(errors_, error_tail_, 64 * kTail)) close_file(errors_);
+  if (errors_ >= 0 && !drain(errors_, error_tail_, 16 * kTail)) close_file(errors_);
   if (error_tail_.size() > kTail) error_tail_.erase(0, error_tail_.size() - kTail);
 }
 
@@ -148,6 +149,20 @@ std::optional<std::string> WorkerProcess::next_line() {
   std::string line = pending_.substr(0, end);
   pending_.erase(0, end == std::string::npos ? end : end + 1);
   return line;
+}
+
+std::vector<int> WorkerProcess::ask_for_stacks() const {
+  std::vector<int> stopped;
+  for (const Process& process : processes_of_group(pid_)) {
+    if (process.stopped()) {
+      // A rank's process is named after it; a worker whose ranks are threads stops them all.
+      constexpr std::string_view kRank = "rank ";
+      stopped.push_back(process.name.starts_with(kRank) ? std::atoi(process.name.c_str() + kRank.size()) : 0);
+    } else {
+      ::kill(process.pid, SIGUSR1);
+    }
+  }
+  return stopped;
 }
 
 bool WorkerProcess::ended() const {

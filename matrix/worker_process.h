@@ -36,6 +36,10 @@ class WorkerProcess {
   // The next whole line of its standard output; an endless line comes as its first part.
   std::optional<std::string> next_line();
 
+  // Has each of its processes write its stacks to standard error (base/stack_dump.h). Returns the ranks that cannot,
+  // since their processes are stopped.
+  std::vector<int> ask_for_stacks() const;
+
   bool ended() const;
   // Kills the worker when it still runs; its status as waitpid gives it.
   int kill_and_reap();

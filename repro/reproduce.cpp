@@ -94,11 +94,13 @@ std::optional<std::vector<Reproduction>> reproduce(const std::vector<const Entry
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   schedule.enqueue(order);
   const matrix::SignalScope signals;
-  const matrix::RunEnd end =
-      matrix::run_cases(cases, schedule, {}, [&](size_t index, const CaseResult& result, const std::string& line) {
+  const matrix::RunEnd end = matrix::run_cases(
+      cases, schedule, {},
+      [&](size_t index, const CaseResult& result, const std::string& line) {
         schedule.record(index, result, line);
         return true;
-      });
+      },
+      [](const matrix::DeathReport&) {});
   if (end == matrix::RunEnd::interrupted) return std::nullopt;
 
   const auto results_of = [&](const std::vector<Case>& list) {

@@ -12,6 +12,7 @@
 
 #include "base/blackbox.h"
 #include "base/error.h"
+#include "base/stack_dump.h"
 #include "case/fault.h"
 #include "matrix/worker/crash_handler.h"
 #include "train/run_case.h"
@@ -74,6 +75,7 @@ std::string answer(regather::train::Runner& runner, const nlohmann::json& reques
 int main(int argc, char** argv) {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", 0);  // the flight recorder is one a process; ranks are threads
   ::signal(SIGPIPE, SIG_IGN);
+  regather::install_stack_dump();
   regather::install_crash_handler();
   try {
     if (argc == 3 && std::string_view(argv[1]) == "--blackbox") {

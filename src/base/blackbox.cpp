@@ -49,6 +49,9 @@ void trace_case(const std::string& id) {
     rank.collectives = 0;
     rank.collective.fill(0);
   }
+  for (auto& rank : box->recent) {
+    for (auto& collective : rank) collective.front() = 0;
+  }
 }
 
 void trace_phase(int rank, int step, int phase) {
@@ -60,8 +63,10 @@ void trace_phase(int rank, int step, int phase) {
 void trace_collective(int rank, const char* name, uint64_t sequence) {
   if (rank < 0 || rank >= kMaxRanks) return;
   RankTrace& trace = box->ranks[static_cast<size_t>(rank)];
-  std::snprintf(trace.collective.data(), trace.collective.size(), "%s #%llu", name,
-                static_cast<unsigned long long>(sequence));
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%s #%llu", name, static_cast<unsigned long long>(sequence));
+  std::copy(text.begin(), text.end(), trace.collective.begin());
+  box->recent[static_cast<size_t>(rank)][sequence % kRecent] = text;
   trace.collectives = sequence;
 }
 

@@ -17,9 +17,14 @@ struct RankTrace {
   std::array<char, 64> collective;  // last collective entered, "all_gather #12"
 };
 
+constexpr size_t kRecent = 8;
+
+// Its first two members are those that workers of other stacks fill (matrix/peers/regather_peers/blackbox.py).
 struct BlackBox {
   std::array<char, 256> case_id;
   std::array<RankTrace, kMaxRanks> ranks;
+  // The last collectives of each rank, that with sequence number n at n % kRecent.
+  std::array<std::array<std::array<char, 48>, kRecent>, kMaxRanks> recent;
 };
 
 // Maps `path` (created, of fixed size) for this process; without a call the box is private memory.

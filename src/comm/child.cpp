@@ -11,9 +11,11 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/process.h"
 
 namespace regather::comm {
 namespace {
@@ -133,6 +135,15 @@ void Child::release() {
   const char word = 'r';
   // A child that is gone cannot be released: nothing to do about it.
   if (::send(socket_, &word, 1, MSG_NOSIGNAL) < 0) return;
+}
+
+bool Child::stopped() const {
+  const auto process = read_process(pid_);
+  return process && process->stopped();
+}
+
+void Child::show_stack() const {
+  if (::kill(pid_, SIGUSR1) == 0 && !stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
 
 void Child::kill() { ::kill(pid_, SIGKILL); }

@@ -29,6 +29,10 @@ class Child {
   // Takes what the socket holds, without blocking longer than that; true once the child has reported or died.
   bool read();
   void release();  // lets a child that succeeded end
+  // Whether the process is stopped, by SIGSTOP or a debugger.
+  bool stopped() const;
+  // Makes it write its stacks to standard error (base/stack_dump.h) and gives it a moment.
+  void show_stack() const;
   void kill();
   // Reaps the process; the report, or "signal N" or "exit N" when there is none.
   RankEnd end();

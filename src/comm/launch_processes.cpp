@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <poll.h>
+#include <pthread.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include <algorithm>
@@ -44,6 +45,7 @@ class TemporaryFolder {
 RankEnd rank_process(const std::string& rendezvous, int rank, const LaunchOptions& options,
                      const RankFunction& function) {
   try {
+    pthread_setname_np(pthread_self(), fmt::format("rank {}", rank).c_str());
     at::set_num_threads(1);
     auto store = c10::make_intrusive<c10d::FileStore>(rendezvous, options.world);
     store->setTimeout(options.deadline);
@@ -91,14 +93,20 @@ std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunct
     children.emplace_back([&, rank] { return rank_process(rendezvous, rank, options, function); }, sockets);
     sockets.push_back(children.back().socket());
   }
-  collect(children, Clock::now() + 2 * options.deadline);
+  // A rank gives up a wait after the deadline; whoever has not ended half of it later hangs outside any wait.
+  const std::chrono::milliseconds patience = options.deadline * 3 / 2;
+  collect(children, Clock::now() + patience);
   std::vector<RankEnd> ends;
   std::vector<bool> killed;
+  std::vector<bool> stopped;
   for (Child& child : children) {
     killed.push_back(!child.read() && !child.reported());
     if (killed.back()) {
+      stopped.push_back(child.stopped());
+      child.show_stack();
       child.kill();
     } else {
+      stopped.push_back(false);
       child.release();
     }
   }
@@ -107,8 +115,8 @@ std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunct
     if (killed[rank]) {
       end = {};
       end.error_type = "hang";
-      end.error_text =
-          fmt::format("rank {} did not end within {} ms and was killed", rank, 2 * options.deadline.count());
+      end.error_text = fmt::format("rank {} did not end within {} ms and was killed{}", rank, patience.count(),
+                                   stopped[rank] ? "; its process was stopped" : "");
     }
     ends.push_back(std::move(end));
   }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/stack_dump.h"
 #include "comm/errors.h"
 
 namespace regather::comm {
@@ -95,6 +96,7 @@ Meeting::Notices Meeting::complete(const std::shared_ptr<Exchange>& exchange) {
 
 Meeting::Notices Meeting::fail(Failure failure) {
   if (failure_) return {};
+  if (failure.kind == Kind::deadline) dump_stacks();  // while every rank still is where it is
   failure_ = std::move(failure);
   failed_.store(true, std::memory_order_release);
   Notices notices;

@@ -173,7 +173,18 @@ TEST(Processes, AMissingRankIsAHangAndAStuckOneIsKilled) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(10000));
   EXPECT_EQ(ends[0].error_type, "hang") << ends[0].error_text;
   EXPECT_EQ(ends[1].error_type, "hang");
-  EXPECT_EQ(ends[1].error_text, "rank 1 did not end within 3000 ms and was killed");
+  EXPECT_EQ(ends[1].error_text, "rank 1 did not end within 2250 ms and was killed");
+  expect_no_children();
+}
+
+TEST(Processes, AStoppedRankIsSaidToBeStopped) {
+  const auto ends = run_processes({2, milliseconds(800)}, [](World& world) {
+    world.barrier();
+    if (world.rank() == 1) ::raise(SIGSTOP);
+    world.barrier();
+    return std::string();
+  });
+  EXPECT_EQ(ends[1].error_text, "rank 1 did not end within 1200 ms and was killed; its process was stopped");
   expect_no_children();
 }
 

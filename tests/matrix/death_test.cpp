@@ -32,9 +32,10 @@ TEST(Death, BlamesTheRankThatTheOthersWaitFor) {
   EXPECT_EQ(r.signature->rank, 1);
   EXPECT_EQ(r.signature->phase, Phase::forward);
   EXPECT_EQ(r.signature->step, 1);
-  EXPECT_EQ(r.signature->text,
-            "no answer; rank 0 in backward of step 1, last collective all_gather #9; rank 1 in forward of step 1, last "
-            "collective all_gather #8");
+  EXPECT_EQ(
+      r.signature->text,
+      "no answer; rank 0 in backward of step 1, last collectives all_gather #9; rank 1 in forward of step 1, last "
+      "collectives all_gather #8");
 }
 
 TEST(Death, TheRankThatTheWorkerNamedComesFirst) {

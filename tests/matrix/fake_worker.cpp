@@ -1,9 +1,12 @@
 // A worker that answers `pass` at once, except where FAKE_WORKER says otherwise: "TEXT=BEHAVIOUR;TEXT=BEHAVIOUR", the
-// first whose TEXT is part of the id. FAKE_WORKER_PIDS names a file to which every process of it writes its number.
+// first whose TEXT is part of the id. FAKE_WORKER_PIDS names a file to which every process of it writes its number;
+// behaviours of which there is one alone leave a file beside it.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +14,7 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/blackbox.h"
 #include "case/result.h"
@@ -19,6 +23,8 @@
 namespace {
 
 using namespace regather;
+
+std::vector<std::string> earlier;  // ids of this process
 
 std::string behaviour_for(const std::string& id) {
   const char* rules = std::getenv("FAKE_WORKER");
@@ -48,14 +54,36 @@ void leave_child() {
   sleep_forever();
 }
 
-void misbehave(const std::string& how, const matrix::Request& request) {
-  if (how == "segv" || (how == "segv_once" && request.attempt == 1)) {
+// Whether this is the first time of all, in whatever process; `times` of them.
+bool early(const std::string& what, int times = 1) {
+  const char* path = std::getenv("FAKE_WORKER_PIDS");
+  for (int time = 0; time < times; ++time) {
+    const std::string file = std::string(path) + "." + what + std::to_string(time);
+    const int made = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (made < 0) continue;
+    ::close(made);
+    return true;
+  }
+  return false;
+}
+
+bool ran_before(const std::string& part) {
+  return std::ranges::any_of(earlier, [&](const std::string& id) { return id.find(part) != std::string::npos; });
+}
+
+void misbehave(const std::string& how) {
+  const bool after_norms = how == "segv_after_norms" && ran_before("ddp/sft/frozen=norms");
+  if (how == "segv" || after_norms || (how == "segv_once" && early(how))) {
     trace_phase(1, 1, static_cast<int>(Phase::backward));
     trace_collective(1, "reduce_scatter", 7);
     std::fprintf(stderr, "regather-worker: signal 11 on rank 1\n  at 0x7ffe12 in backward\n");
     ::signal(SIGSEGV, SIG_DFL);
     ::raise(SIGSEGV);
   }
+  if (how == "killed_once" && early(how)) ::raise(SIGKILL);
+  if (how == "killed_thrice" && early(how, 3)) ::raise(SIGKILL);
+  if (how == "killed") ::raise(SIGKILL);
+  if (how == "stopped") ::raise(SIGSTOP);
   if (how == "abort") std::abort();
   if (how == "exit") std::exit(3);
   if (how == "usage") {
@@ -98,7 +126,8 @@ int main(int argc, char** argv) {
     const matrix::Request request = matrix::parse_request(line);
     trace_case(request.id);
     const std::string how = behaviour_for(request.id);
-    misbehave(how, request);
+    misbehave(how);
+    earlier.push_back(request.id);
     CaseResult result;
     result.which = parse_id(request.id);
     result.attempt = request.attempt;
@@ -106,6 +135,14 @@ int main(int argc, char** argv) {
     if (how == "wrong" || (how == "wrong_once" && request.attempt == 1)) {
       result.outcome = Outcome::wrong_gradient;
       result.signature = Signature{"reducer_unarmed", Phase::gradients, 0, 1, "", "model.norm.weight", ""};
+    }
+    if (how == "rank_killed_once" && early(how)) {
+      result.outcome = Outcome::crash;
+      result.signature = Signature{"", Phase::backward, 0, 1, "signal 9", "the rank's process died: Killed", ""};
+    }
+    if (how == "rank_hangs") {
+      result.outcome = Outcome::hang;
+      result.signature = Signature{"", Phase::backward, 0, 1, "DeadlineError", "rank 1 did not arrive", ""};
     }
     if (how == "other") result.which = parse_id("zero3/kto/world=8/fix=none");
     std::cout << to_line(result) << std::endl;

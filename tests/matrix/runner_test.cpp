@@ -30,18 +30,22 @@ class RunnerTest : public testing::Test {
     for (const std::string& text : kIds) cases.push_back(parse_id(text));
     Schedule schedule(cases.size(), policy_);
     schedule.enqueue({0, 1, 2, 3, 4, 5});
-    RunnerOptions options{.stack = {}, .jobs = 2, .request = {}};
+    RunnerOptions options{.stack = {}, .jobs = jobs_, .request = {}};
     options.stack.worker = REGATHER_FAKE_WORKER;
     options.request.timeout = timeout;
     std::map<std::string, CaseResult> results;
+    conclusions_.clear();
     {
       const SignalScope signals;
-      end_ = run_cases(cases, schedule, options, [&](size_t index, const CaseResult& result, const std::string& line) {
-        schedule.record(index, result, line);
-        results[id(result.which)] = result;
-        ++attempts_;
-        return attempts_ < stop_after_;
-      });
+      end_ = run_cases(
+          cases, schedule, options,
+          [&](size_t index, const CaseResult& result, const std::string& line) {
+            schedule.record(index, result, line);
+            results[id(result.which)] = result;
+            ++attempts_;
+            return attempts_ < stop_after_;
+          },
+          [&](const DeathReport& report) { conclusions_.push_back(report.conclusion); });
     }
     EXPECT_TRUE(still_running(folder_ / "pids").empty());
     return results;
@@ -58,7 +62,9 @@ class RunnerTest : public testing::Test {
 
   TemporaryFolder folder_;
   SchedulePolicy policy_;
+  int jobs_ = 2;
   RunEnd end_ = RunEnd::done;
+  std::vector<std::string> conclusions_;  // what became of the deaths
   int attempts_ = 0;
   int stop_after_ = 1000;
 };
@@ -73,7 +79,8 @@ TEST_F(RunnerTest, RunsEveryCaseOnce) {
 TEST_F(RunnerTest, ACrashNamesSignalRankPhaseAndCollective) {
   const CaseResult crash = odd_one_out(run("ddp/sft/frozen=lora=segv"), "ddp/sft/frozen=lora/fix=none");
   EXPECT_EQ(crash.outcome, Outcome::crash);
-  EXPECT_EQ(crash.attempt, 2);
+  EXPECT_EQ(crash.attempt, 1);
+  EXPECT_EQ(conclusions_, (std::vector<std::string>{"runs again alone", "alone too: recorded"}));
   ASSERT_TRUE(crash.signature);
   EXPECT_EQ(crash.signature->type, "signal 11 (SIGSEGV)");
   EXPECT_EQ(crash.signature->rank, 1);
@@ -86,7 +93,50 @@ TEST_F(RunnerTest, ACrashNamesSignalRankPhaseAndCollective) {
 TEST_F(RunnerTest, ACaseThatOnlyItsNeighboursKillIsRescuedAlone) {
   const CaseResult rescued = odd_one_out(run("ddp/sft/frozen=lora=segv_once"), "ddp/sft/frozen=lora/fix=none");
   EXPECT_EQ(rescued.outcome, Outcome::pass);
-  EXPECT_EQ(rescued.attempt, 2);
+  EXPECT_EQ(rescued.attempt, 1) << "what did not happen again is no attempt";
+  EXPECT_EQ(conclusions_.size(), 2U);
+  EXPECT_TRUE(conclusions_.back().starts_with("did not happen again")) << conclusions_.back();
+}
+
+TEST_F(RunnerTest, TheCasesThatBringAnotherDownAreNamed) {
+  // One worker, so that the predecessors are those before it in the list.
+  jobs_ = 1;
+  const CaseResult crash = odd_one_out(run("zero3/sft/fix=segv_after_norms"), "zero3/sft/fix=none");
+  EXPECT_EQ(crash.outcome, Outcome::crash);
+  ASSERT_TRUE(crash.signature);
+  EXPECT_TRUE(crash.signature->text.starts_with(
+      "alone it ends as pass; it dies in a worker that ran ddp/sft/frozen=norms/fix=none before; "))
+      << crash.signature->text;
+  EXPECT_EQ(conclusions_.back(), "happens again after those cases");
+}
+
+TEST_F(RunnerTest, AKillFromOutsideLeavesNoTraceInTheResult) {
+  for (const char* how : {"killed_once", "killed_thrice", "rank_killed_once"}) {
+    const CaseResult result = odd_one_out(run("zero3/sft/fix=" + std::string(how)), "zero3/sft/fix=none");
+    EXPECT_EQ(result.outcome, Outcome::pass) << how;
+    EXPECT_EQ(result.attempt, 1) << how;
+    EXPECT_EQ(conclusions_.front(), "killed from outside: runs again") << how;
+  }
+}
+
+TEST_F(RunnerTest, WhatIsKilledEveryTimeIsACrash) {
+  const CaseResult crash = odd_one_out(run("zero3/sft/fix=killed"), "zero3/sft/fix=none");
+  EXPECT_EQ(crash.outcome, Outcome::crash);
+  EXPECT_EQ(crash.signature->type, "signal 9 (SIGKILL)");
+  EXPECT_EQ(conclusions_.size(), 5U) << "three are forgiven, the fourth is looked at alone";
+}
+
+TEST_F(RunnerTest, AnAnswerThatTellsOfAHangIsConfirmed) {
+  const CaseResult hang = odd_one_out(run("zero3/sft/fix=rank_hangs"), "zero3/sft/fix=none");
+  EXPECT_EQ(hang.outcome, Outcome::hang);
+  EXPECT_EQ(hang.signature->type, "DeadlineError");
+  EXPECT_EQ(conclusions_, (std::vector<std::string>{"runs again alone", "alone too: recorded"}));
+}
+
+TEST_F(RunnerTest, AStoppedProcessIsNamed) {
+  const CaseResult hang = odd_one_out(run("zero3/sft/fix=stopped", 0.3), "zero3/sft/fix=none");
+  EXPECT_EQ(hang.outcome, Outcome::hang);
+  EXPECT_NE(hang.signature->text.find("the process of rank 0 is stopped"), std::string::npos) << hang.signature->text;
 }
 
 TEST_F(RunnerTest, EveryOtherDeathIsACrashToo) {
@@ -100,7 +150,7 @@ TEST_F(RunnerTest, AHangIsKilledWithItsChildren) {
   EXPECT_EQ(hang.outcome, Outcome::hang);
   EXPECT_EQ(hang.signature->type, "timeout");
   EXPECT_EQ(hang.signature->text,
-            "no answer within 0.3 s; rank 0 in forward of step 0, last collective all_gather #12");
+            "no answer within 0.3 s; rank 0 in forward of step 0, last collectives all_gather #12");
   EXPECT_EQ(odd_one_out(run("zero3/sft/fix=silent", 0.3), "zero3/sft/fix=none").outcome, Outcome::hang);
 }
 
@@ -125,7 +175,7 @@ TEST_F(RunnerTest, EveryCaseMayCrash) {
 
 TEST_F(RunnerTest, RetriesAndRepeatsAreCounted) {
   policy_ = {.retries = 2, .repeat = 1};
-  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=segv"), "zero3/sft/fix=none").attempt, 6) << "each try runs alone as well";
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=segv"), "zero3/sft/fix=none").attempt, 3);
   attempts_ = 0;
   policy_ = {.retries = 0, .repeat = 3};
   run("");

@@ -1,0 +1,41 @@
+#include "matrix/deaths.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "matrix/pipe.h"
+
+namespace regather::matrix {
+
+Deaths::Deaths(std::string path, bool keep) : path_(std::move(path)) {
+  if (!keep && ::unlink(path_.c_str()) != 0 && errno != ENOENT) {
+    throw UsageError(
+        fmt::format("cannot remove '{}': {}; choose another folder with --out", path_, std::strerror(errno)));
+  }
+}
+
+void Deaths::append(const DeathReport& report) {
+  ++count_;
+  nlohmann::ordered_json json = to_json(report.result);
+  json["when"] = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)));
+  json["output"] = report.output;
+  json["conclusion"] = report.conclusion;
+  const std::string line = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const bool written = file >= 0 && write_all(file, line);
+  const int error = errno;
+  close_file(file);
+  REGATHER_CHECK(written, "deaths", "cannot write '{}': {}", path_, std::strerror(error));
+}
+
+}  // namespace regather::matrix
