@@ -127,6 +127,10 @@ Expectations parse_expectations(const std::string& file, std::string_view text) 
     if (in.member("schema") != 1) in.fail("schema", "1");
     expectations.about = in.text("about");
     expectations.definition = in.text("definition");
+    if (const Json* complete = in.find("complete")) {
+      if (!complete->is_boolean()) in.fail("complete", "true or false");
+      expectations.complete = complete->get<bool>();
+    }
     in.member("expectations");
     in.nothing_else();
     for (const ListElement& element : list.elements) {

@@ -1,20 +1,23 @@
 // What cases should do, as data:
 //
-//   {"schema":1, "about":TEXT, "definition":NAME, "expectations":[
+//   {"schema":1, "about":TEXT, "definition":NAME, "complete"?:BOOL, "expectations":[
 //     {"select":FILTER or "case":ID, "outcome":..., "signature":{"mechanism", "phase", "type"?, "text"?},
-//     "issues":[...],
-//      "reason":TEXT, "since":DATE, "review_by"?:DATE, "when"?:{"versions", "world", "device", "stack"}}...]}
+//      "issues":[...], "reason":TEXT, "since":DATE, "review_by"?:DATE,
+//      "when"?:{"versions", "world", "device", "stack"}}...]}
 //
-// "definition" is the plan that the entries are about: run as a whole, each must select something of it. "mechanism"
-// may be null: none was established. "type" is compared as it is; "text" is a regular expression (RE2), searched in the
-// signature's text. Dates are YYYY-MM-DD. A failure of a worker (hang, crash, oom, unchecked) needs no signature; a
-// pass has none. "when" is of conditions.h.
+// "definition" is the plan that the entries are about: run as a whole, each must select something of it. "complete":
+// nothing of it is left to what the default rules let pass: each of its cases with fewer fixes than recommended must be
+// selected, whether it passes or not, so that an entry that is lost or narrowed shows. "mechanism" may be null: none
+// was established. "type" is compared as it is; "text" is a regular expression (RE2), searched in the signature's text.
+// Dates are YYYY-MM-DD. A failure of a worker (hang, crash, oom, unchecked) needs no signature; a pass has none. "when"
+// is of conditions.h.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "case/result.h"
@@ -56,7 +59,10 @@ struct Expectations {
   std::string file;
   std::string about;
   std::string definition;
+  bool complete = false;
   std::vector<Expectation> entries;
+  // With `complete`, the ids of the definition's cases with fewer fixes than recommended; load_expectations() fills it.
+  std::unordered_set<std::string> to_cover{};
 };
 
 // Throws UsageError naming the file, the line and the entry; `file` stands in its text.

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "case/support.h"
 #include "matrix/judge/compare.h"
 #include "matrix/summary.h"
 
@@ -22,6 +23,11 @@ Judgement by_entry(const Expectation& entry, const CaseResult& result) {
                                         entry.where, print_expected(entry))};
   }
   return {Verdict::regression, fmt::format("{} expects {}", entry.where, print_expected(entry))};
+}
+
+Judgement uncovered(const CaseResult& result, const std::string& file) {
+  if (result.outcome == Outcome::pass) return {Verdict::expected, ""};  // and a complaint
+  return {Verdict::regression, file + " says that it is complete, and no entry selects this case"};
 }
 
 Judgement by_default(const CaseResult& result) {
@@ -58,7 +64,8 @@ Judgement Judge::of(const CaseResult& result, const std::vector<Outcome>& attemp
   } else if (const Expectation* entry = entry_for(result.which)) {
     judgement = by_entry(*entry, result);
   } else {
-    judgement = by_default(result);
+    judgement =
+        expectations_.to_cover.contains(id(result.which)) ? uncovered(result, expectations_.file) : by_default(result);
     if (!red(judgement.verdict)) judgement = beside_baseline(result, judgement);
   }
   if (!red(judgement.verdict) && flaky(attempts)) {
@@ -84,6 +91,7 @@ std::vector<std::string> Judge::complaints(const std::vector<Case>& plan, const 
   const auto& entries = expectations_.entries;
   std::vector<size_t> selected(entries.size());
   std::set<std::pair<size_t, size_t>> overlaps;  // each pair is told once
+  std::vector<std::string> uncovered;
   for (const Case& c : plan) {
     std::optional<size_t> first;
     for (size_t i = 0; i < entries.size(); ++i) {
@@ -95,6 +103,12 @@ std::vector<std::string> Judge::complaints(const std::vector<Case>& plan, const 
         list.push_back(fmt::format("{} overlaps {}: both select {}", entries[i].where, entries[*first].where, id(c)));
       }
     }
+    if (!first && expectations_.to_cover.contains(id(c)) && !unsupported(c)) uncovered.push_back(id(c));
+  }
+  if (!uncovered.empty()) {
+    list.push_back(fmt::format("{} says that it is complete, yet no entry selects {}{}", expectations_.file,
+                               uncovered.front(),
+                               uncovered.size() > 1 ? fmt::format(" and {} more", uncovered.size() - 1) : ""));
   }
   if (!whole || definition != expectations_.definition) return list;
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -29,9 +29,9 @@ class Judge {
 
   Judgement of(const CaseResult& result, const std::vector<Outcome>& attempts) const;
 
-  // What is wrong with the entries themselves, for this plan: two that select one case, and, where the plan is the
-  // whole of the definition that the file names, one that selects nothing. Entries whose conditions do not hold are not
-  // asked.
+  // What is wrong with the entries themselves, for this plan: two that select one case; a case that none selects though
+  // the file says that it is complete; and, where the plan is the whole of the definition that the file names, an entry
+  // that selects nothing. Entries whose conditions do not hold are not asked.
   std::vector<std::string> complaints(const std::vector<Case>& plan, const std::string& definition, bool whole) const;
 
   // Entries that should have been looked at before `today`, YYYY-MM-DD.

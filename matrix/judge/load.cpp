@@ -5,6 +5,9 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "matrix/definition.h"
+#include "matrix/plan.h"
+#include "matrix/verdict.h"
 
 namespace regather {
 const std::vector<EmbeddedFile>& embedded_expectations();
@@ -16,9 +19,7 @@ namespace {
 constexpr size_t kLargestExpectations = 1 << 20;
 constexpr size_t kLargestDocument = size_t{512} << 20;
 
-}  // namespace
-
-Expectations load_expectations(const std::string& name_or_path) {
+Expectations parse(const std::string& name_or_path) {
   for (const EmbeddedFile& file : embedded_expectations()) {
     if (file.name == name_or_path) {
       return parse_expectations(fmt::format("matrix/expectations/{}.json", file.name), file.text);
@@ -29,6 +30,25 @@ Expectations load_expectations(const std::string& name_or_path) {
                                  name_or_path, fmt::join(known_expectations(), ", ")));
   }
   return parse_expectations(name_or_path, read_file(name_or_path, kLargestExpectations));
+}
+
+}  // namespace
+
+Expectations load_expectations(const std::string& name_or_path) {
+  Expectations expectations = parse(name_or_path);
+  find_cases_to_cover(expectations);
+  return expectations;
+}
+
+void find_cases_to_cover(Expectations& expectations) {
+  if (!expectations.complete) return;
+  try {
+    for (const Case& c : expand(load_definition(expectations.definition))) {
+      if (!fully_fixed(c)) expectations.to_cover.insert(id(c));
+    }
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("expectations '{}', 'definition': {}", expectations.file, e.what()));
+  }
 }
 
 std::vector<std::string> known_expectations() {

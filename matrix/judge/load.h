@@ -10,8 +10,11 @@
 
 namespace regather::matrix {
 
-// The name of expectations that come with regather, or the path of a file. Throws UsageError.
+// The name of expectations that come with regather, or the path of a file; with `to_cover` filled. Throws UsageError.
 Expectations load_expectations(const std::string& name_or_path);
+
+// Fills `to_cover` out of the definition that they name. Throws UsageError when there is none.
+void find_cases_to_cover(Expectations& expectations);
 
 // Names of those that come with regather.
 std::vector<std::string> known_expectations();

@@ -120,6 +120,9 @@ TEST(Expectation, TheFileIsCheckedToo) {
   EXPECT_NE(
       error(R"({"schema":1,"about":"x","definition":"card","expectations":[],"x":1})").find("'x' is not a member"),
       std::string::npos);
+  EXPECT_NE(error(R"({"schema":1,"about":"x","definition":"card","complete":1,"expectations":[]})")
+                .find("'complete' is 1: expected true or false"),
+            std::string::npos);
 }
 
 }  // namespace

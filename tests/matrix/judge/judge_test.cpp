@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "matrix/judge/load.h"
 #include "matrix/plan.h"
 #include "some_cases.h"
 
@@ -133,6 +135,34 @@ TEST(Judge, EntriesThatOverlapOrSelectNothing) {
                 "mine.json:5 (entry 4, 'loss=kto & backend=zero1') selects nothing: delete it, or correct it"}));
   EXPECT_TRUE(idle.complaints(plan, "card", false).empty()) << "a part of the definition";
   EXPECT_TRUE(idle.complaints(plan, "smoke", true).empty()) << "another definition";
+}
+
+TEST(Judge, ACompleteFileLeavesNothingToTheDefaultRules) {
+  Expectations file = expectations("card", entry("backend=ddp & loss=sft & fix=none", "wrong_gradient", kUnarmed));
+  file.complete = true;
+  find_cases_to_cover(file);
+  EXPECT_EQ(file.to_cover.size(), 300U) << "the card's cases without fixes";
+  const Judge judge(file, std::nullopt, Setting{});
+  EXPECT_EQ(verdict(judge, kUnarmedResult), Verdict::xfail);
+  const CaseResult other = failed("ddp/kto/fix=none", Outcome::wrong_gradient, "reducer_unarmed", Phase::gradients);
+  EXPECT_EQ(verdict(judge, other), Verdict::regression);
+  EXPECT_EQ(judge.of(other, {}).why, "mine.json says that it is complete, and no entry selects this case");
+  EXPECT_EQ(verdict(judge, ran("ddp/kto/fix=none", Outcome::unsupported)), Verdict::expected);
+  EXPECT_EQ(verdict(judge, failed("ddp/kto/kernel=eager/call=engine/fix=none", Outcome::error, "", Phase::step)),
+            Verdict::regression)
+      << "by the default rules: with call=engine no fix is recommended";
+  EXPECT_EQ(verdict(judge, failed("ddp/kto/world=4/fix=none", Outcome::error, "", Phase::step)), Verdict::xfail)
+      << "not of the definition";
+
+  const std::vector<Case> plan{parse_id(kOff), parse_id("ddp/kto/fix=none"), parse_id("ddp/dpo/fix=none"),
+                               parse_id("ddp/dpo/fix=redirect"), parse_id("ddp/kto/world=4/fix=none")};
+  EXPECT_EQ(
+      judge.complaints(plan, "cases", false),
+      std::vector<std::string>{"mine.json says that it is complete, yet no entry selects ddp/kto/fix=none and 1 more"});
+  EXPECT_TRUE(judge.complaints({plan[0], plan[3], plan[4]}, "cases", false).empty());
+
+  file.definition = "deck";
+  EXPECT_THROW(find_cases_to_cover(file), UsageError);
 }
 
 TEST(Judge, AnEntryWhoseConditionsDoNotHoldIsNotThere) {
