@@ -129,6 +129,11 @@ CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box
   return result;
 }
 
+void add_stack(CaseResult& result, const std::string& error_tail) {
+  if (!result.signature || error_tail.find(kFatalSignal) == std::string::npos) return;
+  result.signature->text += "; standard error: " + tail_of(error_tail);
+}
+
 bool had_begun(const Case& c, const BlackBox& box) {
   const std::string traced = text_of(box.case_id);  // cut short where the id is long
   return !traced.empty() && id(c).starts_with(traced);

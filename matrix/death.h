@@ -23,6 +23,9 @@ struct Death {
 // of every rank and its last collectives; a crash's of the rank alone, since how far the others came is chance.
 CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box);
 
+// To a death that a worker has told of itself: the stack of its rank, from the worker's standard error.
+void add_stack(CaseResult& result, const std::string& error_tail);
+
 // Whether the worker died before it began any case.
 bool before_first_case(const BlackBox& box);
 

@@ -35,7 +35,8 @@ void Deaths::append(const DeathReport& report) {
   const bool written = file >= 0 && write_all(file, line);
   const int error = errno;
   close_file(file);
-  REGATHER_CHECK(written, "deaths", "cannot write '{}': {}", path_, std::strerror(error));
+  REGATHER_CHECK(written, "deaths", "cannot write '{}': {}; the results before are kept, --resume goes on from them",
+                 path_, std::strerror(error));
 }
 
 }  // namespace regather::matrix

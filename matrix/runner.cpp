@@ -26,7 +26,9 @@ using Clock = std::chrono::steady_clock;
 constexpr double kFarewell = 2;  // seconds in which a worker ends by itself once its input is closed
 constexpr double kStacks = 2;    // seconds for the stacks of a worker that hangs
 constexpr double kQuiet = 0.25;  // without a word for so long, they have all been written
-constexpr int kForgiven = 3;     // kills from outside
+constexpr int kForgiven = 5;     // kills from outside
+constexpr int kBeforeIt = 5;     // deaths before a case that are not laid at its door
+constexpr int kStillborn = 3;    // workers that end by themselves before any case has begun
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -36,6 +38,7 @@ struct Flight {
   int attempt = 1;
   bool alone = false;               // in a worker of its own, after a death
   int kills = 0;                    // deaths from outside so far
+  int before = 0;                   // deaths of workers that had not begun it
   std::optional<CaseResult> death;  // the first that did not come from outside, and what its worker had run before
   std::vector<size_t> predecessors;
   std::optional<Investigation> investigation;
@@ -176,10 +179,12 @@ class Runner {
     slot.ran.push_back(index);
     if (slot.flight->investigation) return investigate(slot, /*died=*/deadly(result->outcome));
     if (deadly(result->outcome)) {
-      // What is left of that worker is of no use.
+      // What is left of that worker is of no use. The stack of a rank that died lies in its standard error.
       const std::string output = slot.worker->error_tail();
       slot.worker.reset();
-      return die(slot, std::move(*result), line, output);
+      add_stack(*result, output);
+      const std::string told = to_line(*result);
+      return die(slot, std::move(*result), told, output);
     }
     conclude(slot, std::move(*result), line);
   }
@@ -196,18 +201,21 @@ class Runner {
     if (!slot.flight) return;  // it died idle: nothing is lost
     const bool begun = had_begun(cases_[running(*slot.flight)], worker->box());
     if (slot.flight->investigation) return investigate(slot, begun);
-    if (!begun && !slot.flight->alone) {
-      Flight flight = std::move(*slot.flight);
-      flight.alone = true;
-      return start(slot, std::move(flight));
-    }
-    if (type.starts_with("signal 9") && oom_kills() > slot.oom_kills) {
+    const bool killed = type.starts_with("signal 9");
+    if (killed && oom_kills() > slot.oom_kills) {
       outcome = Outcome::oom;
       type = "OOM killer";
     }
-    if (!answered_ && outcome == Outcome::crash && before_first_case(worker->box()) && slot.flight->alone) {
+    if (!answered_ && outcome == Outcome::crash && !killed && before_first_case(worker->box()) &&
+        ++stillborn_ >= kStillborn) {
       throw Error("worker", fmt::format("'{}' ends before it begins any case: {}: {}{}", program_, type, text,
                                         worker->error_tail()));
+    }
+    if (!begun && slot.flight->before < kBeforeIt) {
+      Flight flight = std::move(*slot.flight);
+      flight.alone = true;
+      ++flight.before;
+      return start(slot, std::move(flight));
     }
     CaseResult death = describe_death(cases_[slot.flight->index],
                                       {.outcome = outcome,
@@ -341,6 +349,7 @@ class Runner {
   std::vector<Slot> slots_;
   std::string program_;
   bool answered_ = false;
+  int stillborn_ = 0;
   bool stopped_ = false;
 };
 

@@ -46,6 +46,11 @@ std::string packed(const RankEnd& end) {
   return out;
 }
 
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? fmt::format("signal {}", number) : fmt::format("signal {} (SIG{})", number, name);
+}
+
 bool unpack(const std::string& in, RankEnd& end) {
   size_t at = 0;
   std::string peer;
@@ -155,7 +160,7 @@ RankEnd Child::end() {
   pid_ = -1;
   if (reported_) return end_;
   RankEnd end;
-  end.error_type = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
+  end.error_type = WIFSIGNALED(status) ? signal_name(WTERMSIG(status))
                                        : fmt::format("exit {}", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
   end.error_text = WIFSIGNALED(status) ? fmt::format("the rank's process died: {}", ::strsignal(WTERMSIG(status)))
                                        : "the rank's process ended without a report";

@@ -24,36 +24,34 @@ std::string demangled(const std::type_info* type) {
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// gloo throws two types for everything; only its texts say whether a peer went away or kept us waiting.
-bool is_gloo(std::string_view type) { return type.starts_with("gloo::"); }
-
 }  // namespace
+
+// gloo throws two types for everything; only its texts say whether a peer went away or kept us waiting.
+Cause cause_of(const std::exception& error) {
+  if (dynamic_cast<const DeadlineError*>(&error) != nullptr) return Cause::deadline;
+  if (dynamic_cast<const PeerError*>(&error) != nullptr) return Cause::peer;
+  const std::string_view text = error.what();
+  if (!demangled(&typeid(error)).starts_with("gloo::") && !has(text, "gloo/transport")) return Cause::own;
+  if (has(text, "Timed out")) return Cause::deadline;
+  for (const char* gone : {"by peer", "Broken pipe", "Connection refused"}) {
+    if (has(text, gone)) return Cause::peer;
+  }
+  return Cause::own;
+}
 
 RankEnd end_of_current_exception() {
   RankEnd end;
   end.error_type = demangled(abi::__cxa_current_exception_type());
   try {
     throw;
-  } catch (const DeadlineError& error) {
-    end.error_type = "hang";
-    end.error_text = error.what();
-  } catch (const PeerError& error) {
-    end.error_text = error.what();
-    end.peer_failed = true;
-  } catch (const c10::Error& error) {
-    end.error_text = error.what_without_backtrace();
   } catch (const std::exception& error) {
-    end.error_text = error.what();
+    const auto* torch = dynamic_cast<const c10::Error*>(&error);
+    end.error_text = torch != nullptr ? torch->what_without_backtrace() : error.what();
+    const Cause cause = cause_of(error);
+    if (cause == Cause::deadline) end.error_type = "hang";
+    end.peer_failed = cause == Cause::peer;
   } catch (...) {
     end.error_text = "an exception that is not a std::exception";
-  }
-  if (is_gloo(end.error_type) || has(end.error_text, "gloo/transport")) {
-    if (has(end.error_text, "Timed out")) {
-      end.error_type = "hang";
-    } else {
-      end.peer_failed = has(end.error_text, "by peer") || has(end.error_text, "Broken pipe") ||
-                        has(end.error_text, "Connection refused");
-    }
   }
   return end;
 }

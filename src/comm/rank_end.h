@@ -1,9 +1,15 @@
 // How a rank ended: from the exception in flight to a RankEnd, the same for threads and processes.
 #pragma once
 
+#include <exception>
+
 #include "comm/launch.h"
 
 namespace regather::comm {
+
+// Whose fault an error is: another rank went away, or kept this one waiting past the deadline, or none of these.
+enum class Cause { own, peer, deadline };
+Cause cause_of(const std::exception& error);
 
 // Of the exception being handled; call it from a catch block. The error's type is its demangled C++ name ("hang" for
 // a passed deadline); the text of a torch error comes without its backtrace.

@@ -12,7 +12,7 @@
 #include "autograd/generator.h"
 #include "base/blackbox.h"
 #include "case/fault.h"
-#include "comm/errors.h"
+#include "comm/rank_end.h"
 #include "fixes/fixes.h"
 #include "shard/fsdp2/fsdp2.h"
 #include "train/compare.h"
@@ -346,15 +346,19 @@ CaseResult RankRun::run() {
     enter(0, Phase::build);
     build();
     for (int step = 0; step < case_.steps; ++step) train_step(step);
-  } catch (const comm::PeerError&) {
-    // Whoever left says why.
-  } catch (const comm::DeadlineError& error) {
-    depart(Outcome::hang, "DeadlineError", error.what());
   } catch (const std::bad_alloc& error) {
     depart(Outcome::oom, "std::bad_alloc", error.what());
   } catch (const std::exception& error) {
     ErrorText described = describe(error);
-    depart(Outcome::error, std::move(described.type), std::move(described.text));
+    switch (comm::cause_of(error)) {
+      case comm::Cause::peer:
+        break;  // whoever left says why
+      case comm::Cause::deadline:
+        depart(Outcome::hang, std::move(described.type), std::move(described.text));
+        break;
+      case comm::Cause::own:
+        depart(Outcome::error, std::move(described.type), std::move(described.text));
+    }
   }
   for (const auto& [kind, count] : world_.counts()) {
     result_.counters[kind + "_calls"] = static_cast<double>(count.calls);

@@ -151,7 +151,7 @@ TEST(Processes, ASignalIsNamed) {
     return std::string();
   });
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(10000));
-  EXPECT_EQ(ends[0].error_type, "signal 11");
+  EXPECT_EQ(ends[0].error_type, "signal 11 (SIGSEGV)");
   EXPECT_FALSE(ends[0].peer_failed);
   EXPECT_TRUE(ends[1].peer_failed) << ends[1].error_type << ": " << ends[1].error_text;
   expect_no_children();

@@ -138,7 +138,8 @@ int main(int argc, char** argv) {
     }
     if (how == "rank_killed_once" && early(how)) {
       result.outcome = Outcome::crash;
-      result.signature = Signature{"", Phase::backward, 0, 1, "signal 9", "the rank's process died: Killed", ""};
+      result.signature =
+          Signature{"", Phase::backward, 0, 1, "signal 9 (SIGKILL)", "the rank's process died: Killed", ""};
     }
     if (how == "rank_hangs") {
       result.outcome = Outcome::hang;
