@@ -30,9 +30,9 @@ void Deaths::append(const DeathReport& report) {
   json["when"] = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)));
   json["output"] = report.output;
   json["conclusion"] = report.conclusion;
-  const std::string line = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  const bool written = file >= 0 && write_all(file, line);
+  const std::string line = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  int file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const bool written = file >= 0 && cut_torn_line(file) && append_line(file, line);
   const int error = errno;
   close_file(file);
   REGATHER_CHECK(written, "deaths", "cannot write '{}': {}; the results before are kept, --resume goes on from them",

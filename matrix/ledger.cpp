@@ -74,7 +74,7 @@ void Ledger::read_earlier() {
         "device, launcher and fault; run without --resume, or choose another --out",
         path_, other, plan_hash_));
   }
-  if (whole < text.size() && ::ftruncate(file_, static_cast<off_t>(whole)) != 0) {
+  if (!cut_torn_line(file_)) {
     throw UsageError(fmt::format("cannot cut the torn last line off '{}': {}", path_, std::strerror(errno)));
   }
 }
@@ -83,7 +83,7 @@ std::string Ledger::append(std::string_view line) {
   const size_t end = line.rfind('}');
   REGATHER_CHECK(end != std::string_view::npos, "ledger", "not a result line: '{}'", line.substr(0, 60));
   std::string text = fmt::format("{},\"plan\":\"{}\"}}", line.substr(0, end), plan_hash_);
-  if (!write_all(file_, text + "\n")) {
+  if (!append_line(file_, text)) {
     throw Error("ledger",
                 fmt::format("cannot write '{}': {}; the lines before are kept, --resume goes on from them", path_,
                             std::strerror(errno)),

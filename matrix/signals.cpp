@@ -63,7 +63,7 @@ bool SignalScope::interrupted() { return ending != 0; }
 void SignalScope::restore_in_child() {
   const struct sigaction standard = action(SIG_DFL);
   for (const int signal : kHandled) sigaction(signal, &standard, nullptr);
-  sigaction(SIGPIPE, &standard, nullptr);
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) sigaction(ignored, &standard, nullptr);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -28,14 +28,16 @@ constexpr size_t kLongestLine = 4 << 20;
 constexpr size_t kTail = 64 << 10;  // the stacks of many ranks
 constexpr int kBoxInChild = 3;
 
-// Memory that two processes share and that leaves nothing behind on any disk, whoever is killed.
+// Memory that two processes share and that leaves nothing behind on any disk, whoever is killed. A worker that cut it
+// short would kill this process as it reads.
 struct SharedBox {
   int file = -1;
   const BlackBox* box = nullptr;
 
   SharedBox() {
-    file = ::memfd_create("regather-blackbox", MFD_CLOEXEC);
-    const bool sized = file >= 0 && ::ftruncate(file, sizeof(BlackBox)) == 0;
+    file = ::memfd_create("regather-blackbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const bool sized =
+        file >= 0 && ::ftruncate(file, sizeof(BlackBox)) == 0 && ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0;
     void* memory = sized ? ::mmap(nullptr, sizeof(BlackBox), PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
     const int error = errno;
     if (memory == MAP_FAILED) close_file(file);

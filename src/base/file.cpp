@@ -1,8 +1,11 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -52,6 +55,37 @@ bool write_all(int file, std::string_view text) {
     text.remove_prefix(static_cast<size_t>(put));
   }
   return true;
+}
+
+bool append_line(int file, std::string_view line) {
+  struct stat before {};
+  if (::fstat(file, &before) != 0) return false;
+  if (write_all(file, std::string(line) + "\n")) return true;
+  const int error = errno;
+  // A device has no length to go back to.
+  static_cast<void>(!::ftruncate(file, before.st_size));
+  errno = error;
+  return false;
+}
+
+bool cut_torn_line(int file) {
+  struct stat now {};
+  if (::fstat(file, &now) != 0) return false;
+  std::array<char, 4096> block;
+  off_t whole = now.st_size;  // all before it is known to hold what follows the last end of line
+  while (whole > 0) {
+    const off_t begin = std::max<off_t>(0, whole - static_cast<off_t>(block.size()));
+    const ssize_t got = ::pread(file, block.data(), static_cast<size_t>(whole - begin), begin);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != whole - begin) return false;
+    const size_t end = std::string_view(block.data(), static_cast<size_t>(got)).rfind('\n');
+    if (end != std::string_view::npos) {
+      whole = begin + static_cast<off_t>(end) + 1;
+      break;
+    }
+    whole = begin;
+  }
+  return whole == now.st_size || ::ftruncate(file, whole) == 0;
 }
 
 }  // namespace regather

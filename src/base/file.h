@@ -15,4 +15,12 @@ void replace_file(const std::string& path, std::string_view text);
 // Writes all of `text` to a descriptor, however many calls it takes; false with errno set when it cannot.
 bool write_all(int file, std::string_view text);
 
+// Writes a line at the end of a file that was opened to append to, whole or not at all: what a full disk took of it is
+// cut off again. False with errno set when it cannot.
+bool append_line(int file, std::string_view line);
+
+// Cuts off what follows the last end of line, which a writer that was killed has left; false with errno set when it
+// cannot.
+bool cut_torn_line(int file);
+
 }  // namespace regather

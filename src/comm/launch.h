@@ -30,8 +30,8 @@ using RankFunction = std::function<std::string(World&)>;
 // end with an error that names that rank; no thread outlives the call. Thread names are "rank N".
 std::vector<RankEnd> run_threads(const LaunchOptions& options, const RankFunction& function);
 
-// Ranks as forked children over gloo (FileStore in a temporary folder); results come back through pipes. Children that
-// do not end within twice the deadline are killed.
+// Ranks as forked children over gloo, which meet in a file in memory; results come back through pipes. Children that
+// do not end within one and a half deadlines are killed.
 std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunction& function);
 
 }  // namespace regather::comm

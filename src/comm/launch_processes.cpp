@@ -1,14 +1,14 @@
 #include <ATen/Parallel.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 #include "base/error.h"
@@ -22,24 +22,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class TemporaryFolder {
+// Where ranks meet: a file in memory, under a name that every child opens anew. No disk can be too full for it, and
+// nothing of it is left, whoever is killed.
+class Rendezvous {
  public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "regather-XXXXXX").string();
-    REGATHER_CHECK(::mkdtemp(pattern.data()) != nullptr, "comm", "cannot make a folder like '{}': {}", pattern,
-                   std::strerror(errno));
-    path_ = pattern;
+  Rendezvous() : file_(::memfd_create("regather-rendezvous", MFD_CLOEXEC)) {
+    REGATHER_CHECK(file_ >= 0, "comm", "no memory for the ranks to meet in: {}", std::strerror(errno));
   }
-  ~TemporaryFolder() {
-    std::error_code ignored;  // a leftover in the temporary folder is no reason to fail
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
+  ~Rendezvous() { ::close(file_); }
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+  std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
 
  private:
-  std::filesystem::path path_;
+  int file_;
 };
 
 RankEnd rank_process(const std::string& rendezvous, int rank, const LaunchOptions& options,
@@ -84,13 +80,12 @@ void collect(std::vector<Child>& children, Clock::time_point until) {
 
 std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunction& function) {
   at::set_num_threads(1);  // a pool of threads does not survive the fork, and its locks might
-  const TemporaryFolder folder;
-  const std::string rendezvous = (folder.path() / "rendezvous").string();
+  const Rendezvous rendezvous;
   std::vector<Child> children;
   std::vector<int> sockets;
   children.reserve(static_cast<size_t>(options.world));
   for (int rank = 0; rank < options.world; ++rank) {
-    children.emplace_back([&, rank] { return rank_process(rendezvous, rank, options, function); }, sockets);
+    children.emplace_back([&, rank] { return rank_process(rendezvous.path(), rank, options, function); }, sockets);
     sockets.push_back(children.back().socket());
   }
   // A rank gives up a wait after the deadline; whoever has not ended half of it later hangs outside any wait.

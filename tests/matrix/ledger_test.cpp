@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "../full_disk.h"
 #include "base/error.h"
 #include "program.h"
 
@@ -43,6 +44,28 @@ TEST_F(LedgerTest, ATornLastLineIsCutOffAndOverwritten) {
   Ledger ledger(path_, "abc", true);
   EXPECT_EQ(ledger.earlier().size(), 1U);
   EXPECT_EQ(read_text(path_), whole);
+}
+
+TEST_F(LedgerTest, OnAFullDiskTheLinesBeforeStayWhole) {
+  const std::string line = line_of("ddp/sft/fix=none");
+  std::string whole;
+  {
+    Ledger ledger(path_, "abc", false);
+    ledger.append(line);
+    whole = read_text(path_);
+    const FullDisk disk(whole.size() + whole.size() / 2);
+    try {
+      ledger.append(line);
+      FAIL() << "no error";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("--resume goes on"), std::string::npos) << e.what();
+    }
+    EXPECT_EQ(read_text(path_), whole);
+  }
+  Ledger resumed(path_, "abc", true);
+  EXPECT_EQ(resumed.earlier().size(), 1U);
+  resumed.append(line);
+  EXPECT_EQ(read_text(path_), whole + whole);
 }
 
 TEST_F(LedgerTest, ANewRunStartsEmpty) {

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "../full_disk.h"
+
 namespace regather {
 namespace {
 
@@ -219,6 +221,27 @@ TEST_F(ProgramTest, AFullDiskIsAnErrorThatKeepsTheGoodDocument) {
   ended = run({kFilter});
   EXPECT_EQ(ended.code, 3);
   EXPECT_NE(ended.err.find("cases.jsonl': No space left on device"), std::string::npos) << ended.err;
+}
+
+// Whatever is being written when the disk is full: a line, or the document after the last line.
+TEST_F(ProgramTest, ARunThatAFullDiskEndedIsResumed) {
+  ASSERT_EQ(run({kFilter}, "frozen=head/fix=redirect=segv").code, 1);
+  const Json undisturbed = timeless();
+  const size_t lines = read_text(out_ + "/cases.jsonl").size();
+  for (const size_t room : {lines * 4 / 5, lines - 10, lines + 10}) {
+    std::filesystem::remove_all(out_);
+    for (const bool resume : {false, true}) {  // it is still full the second time
+      const FullDisk disk(room);
+      const Ended ended = run({kFilter, resume ? "--resume" : "-j2"}, "frozen=head/fix=redirect=segv");
+      EXPECT_EQ(ended.code, 3);
+      EXPECT_NE(ended.err.find(": File too large"), std::string::npos) << ended.err;
+      EXPECT_FALSE(std::filesystem::exists(out_ + "/results.json"));
+      EXPECT_FALSE(std::filesystem::exists(out_ + "/results.json.tmp"));
+      EXPECT_TRUE(read_text(out_ + "/cases.jsonl").ends_with("}\n")) << "lines are whole";
+    }
+    EXPECT_EQ(run({kFilter, "--resume"}, "frozen=head/fix=redirect=segv").code, 1);
+    EXPECT_EQ(timeless(), undisturbed);
+  }
 }
 
 TEST_F(ProgramTest, AFolderThatCannotBeWrittenIsAUsageError) {

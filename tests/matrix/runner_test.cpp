@@ -164,6 +164,10 @@ TEST_F(RunnerTest, NonsenseIsNotAnAnswer) {
   EXPECT_EQ(odd_one_out(run("zero3/sft/fix=endless"), "zero3/sft/fix=none").signature->type, "reply");
 }
 
+TEST_F(RunnerTest, AWorkerCannotCutItsBlackBoxShort) {
+  EXPECT_EQ(odd_one_out(run("zero3/sft/fix=cut_box"), "zero3/sft/fix=none").signature->type, "exit 3");
+}
+
 TEST_F(RunnerTest, NoiseAndDeathAfterTheAnswerLoseNothing) {
   EXPECT_EQ(odd_one_out(run("zero3/sft/fix=noise"), "zero3/sft/fix=none").outcome, Outcome::pass);
   EXPECT_EQ(odd_one_out(run("sft=then_exit"), "zero3/sft/fix=none").outcome, Outcome::pass);

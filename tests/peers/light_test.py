@@ -186,6 +186,15 @@ def fake_rank(connection, rank, world, store, box, device, deadline, stack_file)
     os._exit(0)
 
 
+class TheBlackBox(unittest.TestCase):
+    def test_a_larger_one_keeps_its_size(self):
+        """The runner's box goes on behind what is filled here, and is read to its end."""
+        with tempfile.NamedTemporaryFile() as file:
+            file.truncate(1 << 20)
+            BlackBox(file.name).begin("ddp/sft/fix=none")
+            self.assertEqual(os.path.getsize(file.name), 1 << 20)
+
+
 class Groups(unittest.TestCase):
     """The worker's handling of groups, with ranks that do as they are told."""
 
