@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "matrix/backtrace.h"
 
@@ -15,6 +17,13 @@ namespace {
 constexpr size_t kLongestTail = 2000;
 constexpr std::string_view kFatalSignal = "regather-worker: fatal signal";
 constexpr std::string_view kFatal = "regather-worker: fatal signal, stack of rank ";
+constexpr std::string_view kFromOutside = "regather-worker: signal from outside";
+constexpr const char* kKilled = "signal 9 ";
+constexpr std::array kSignalsFromOutside{kKilled, "signal 15 ", "signal 2 ", "signal 1 "};
+
+bool deadly(Outcome outcome) {
+  return outcome == Outcome::crash || outcome == Outcome::hang || outcome == Outcome::oom;
+}
 
 template <size_t N>
 std::string text_of(const std::array<char, N>& characters) {
@@ -132,6 +141,40 @@ CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box
 void add_stack(CaseResult& result, const std::string& error_tail) {
   if (!result.signature || error_tail.find(kFatalSignal) == std::string::npos) return;
   result.signature->text += "; standard error: " + tail_of(error_tail);
+}
+
+bool tells_of_death(const CaseResult& result) {
+  return deadly(result.outcome) ||
+         std::ranges::any_of(result.also, [](const Departure& d) { return deadly(d.outcome); });
+}
+
+void put_death_first(CaseResult& result) {
+  if (!result.signature) result.signature.emplace();
+  const auto death = std::ranges::find_if(result.also, [](const Departure& d) { return deadly(d.outcome); });
+  if (deadly(result.outcome) || death == result.also.end()) return;
+  std::swap(result.outcome, death->outcome);
+  std::swap(*result.signature, death->signature);
+}
+
+bool from_outside(const CaseResult& death, const std::string& output) {
+  if (output.find(kFromOutside) != std::string::npos) return true;
+  const auto sent = [](Outcome outcome, const Signature& signature) {
+    return outcome == Outcome::crash && std::ranges::any_of(kSignalsFromOutside, [&](const char* signal) {
+             return signature.type.starts_with(signal);
+           });
+  };
+  return (death.signature && sent(death.outcome, *death.signature)) ||
+         std::ranges::any_of(death.also, [&](const Departure& d) { return sent(d.outcome, d.signature); });
+}
+
+void blame_memory(CaseResult& death) {
+  const auto blame = [](Outcome& outcome, Signature& signature) {
+    if (outcome != Outcome::crash || !signature.type.starts_with(kKilled)) return;
+    outcome = Outcome::oom;
+    signature.type = "OOM killer";
+  };
+  if (death.signature) blame(death.outcome, *death.signature);
+  for (Departure& d : death.also) blame(d.outcome, d.signature);
 }
 
 bool had_begun(const Case& c, const BlackBox& box) {

@@ -26,6 +26,19 @@ CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box
 // To a death that a worker has told of itself: the stack of its rank, from the worker's standard error.
 void add_stack(CaseResult& result, const std::string& error_tail);
 
+// Whether a result tells that a rank or its worker died or hung, be it the outcome or something after another failure.
+bool tells_of_death(const CaseResult& result);
+
+// Makes a death that came after another failure the outcome. Such a result has a signature then.
+void put_death_first(CaseResult& result);
+
+// Whether a death came by a signal that nobody here has sent and that no case raises itself: SIGKILL, SIGTERM, SIGINT,
+// SIGHUP, or one of which the worker has said (`output`) that another process sent it.
+bool from_outside(const CaseResult& death, const std::string& output);
+
+// The kernel ran out of memory: what died of SIGKILL becomes oom.
+void blame_memory(CaseResult& death);
+
 // Whether the worker died before it began any case.
 bool before_first_case(const BlackBox& box);
 

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "matrix/death.h"
+
 namespace regather::matrix {
 namespace {
 
@@ -52,6 +54,7 @@ CaseResult Investigation::conclusion(const std::vector<Case>& cases) const {
   }
   const size_t more = bisection_.culprits().size() - ids.size();
   CaseResult result = death_;
+  put_death_first(result);
   result.signature->text =
       fmt::format("alone it ends as {}; it dies in a worker that ran {}{} before; {}", name(alone_.outcome),
                   fmt::join(ids, ", "), more > 0 ? fmt::format(" and {} more", more) : "", death_.signature->text);

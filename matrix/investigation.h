@@ -24,9 +24,13 @@ class Investigation {
   // What the worker runs now; nothing when the investigation is over. A run begins in a fresh worker.
   std::optional<size_t> current() const;
   bool begins_run() const { return position_ == 0; }
-  // The worker has answered, or it has died (or hung) at what current() named.
+  // The worker has answered, or it has died (or hung) at what current() named, or it was killed from outside: the run
+  // shows nothing and begins anew.
   void answered();
   void died();
+  void disturbed() { position_ = 0; }
+  // Ends with what is known.
+  void give_up() { bisection_.stop(); }
 
   bool over() const { return !bisection_.next(); }
   // The verdict: the death itself, naming the smallest set of predecessors, or the case's result alone.

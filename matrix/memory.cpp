@@ -1,6 +1,7 @@
 #include "matrix/memory.h"
 
 #include <fstream>
+#include <optional>
 #include <string>
 
 namespace regather::matrix {
@@ -15,15 +16,21 @@ std::string own_group() {
   return "/";
 }
 
-}  // namespace
-
-int64_t oom_kills() {
-  std::ifstream file("/sys/fs/cgroup" + own_group() + "/memory.events");
+// The number after "oom_kill" in a file of names and numbers.
+std::optional<int64_t> oom_kills_in(const std::string& path) {
+  std::ifstream file(path);
   std::string name;
   for (int64_t count = 0; file >> name >> count;) {
     if (name == "oom_kill") return count;
   }
-  return 0;
+  return std::nullopt;
+}
+
+}  // namespace
+
+int64_t oom_kills() {
+  if (const auto here = oom_kills_in("/sys/fs/cgroup" + own_group() + "/memory.events")) return *here;
+  return oom_kills_in("/proc/vmstat").value_or(0);
 }
 
 }  // namespace regather::matrix

@@ -52,14 +52,7 @@ struct Slot {
   std::optional<Flight> flight;
 };
 
-bool deadly(Outcome outcome) {
-  return outcome == Outcome::crash || outcome == Outcome::hang || outcome == Outcome::oom;
-}
-
-// SIGKILL that nobody here has sent: an operator, the kernel out of memory.
-bool from_outside(const CaseResult& death) {
-  return death.outcome == Outcome::crash && death.signature && death.signature->type.starts_with("signal 9");
-}
+bool ran_out_of_memory(const Slot& slot) { return oom_kills() > slot.oom_kills; }
 
 class Runner {
  public:
@@ -177,16 +170,15 @@ class Runner {
     }
     answered_ = true;
     slot.ran.push_back(index);
-    if (slot.flight->investigation) return investigate(slot, /*died=*/deadly(result->outcome));
-    if (deadly(result->outcome)) {
-      // What is left of that worker is of no use. The stack of a rank that died lies in its standard error.
-      const std::string output = slot.worker->error_tail();
-      slot.worker.reset();
-      add_stack(*result, output);
-      const std::string told = to_line(*result);
-      return die(slot, std::move(*result), told, output);
+    if (!tells_of_death(*result)) {
+      if (slot.flight->investigation) return investigate(slot, Shown::lives);
+      return conclude(slot, std::move(*result), line);
     }
-    conclude(slot, std::move(*result), line);
+    // What is left of that worker is of no use. The stack of a rank that died lies in its standard error.
+    const std::string output = slot.worker->error_tail();
+    slot.worker.reset();
+    add_stack(*result, output);
+    die(slot, std::move(*result), output);
   }
 
   // The worker is of no more use: its case runs again, or is recorded.
@@ -200,13 +192,8 @@ class Runner {
     if (type == "exit 2") throw UsageError(worker->error_tail());
     if (!slot.flight) return;  // it died idle: nothing is lost
     const bool begun = had_begun(cases_[running(*slot.flight)], worker->box());
-    if (slot.flight->investigation) return investigate(slot, begun);
-    const bool killed = type.starts_with("signal 9");
-    if (killed && oom_kills() > slot.oom_kills) {
-      outcome = Outcome::oom;
-      type = "OOM killer";
-    }
-    if (!answered_ && outcome == Outcome::crash && !killed && before_first_case(worker->box()) &&
+    if (slot.flight->investigation && (!begun || !stopped.empty())) return investigate(slot, Shown::nothing);
+    if (!answered_ && outcome == Outcome::crash && !type.starts_with("signal 9") && before_first_case(worker->box()) &&
         ++stillborn_ >= kStillborn) {
       throw Error("worker", fmt::format("'{}' ends before it begins any case: {}: {}{}", program_, type, text,
                                         worker->error_tail()));
@@ -217,7 +204,7 @@ class Runner {
       ++flight.before;
       return start(slot, std::move(flight));
     }
-    CaseResult death = describe_death(cases_[slot.flight->index],
+    CaseResult death = describe_death(cases_[running(*slot.flight)],
                                       {.outcome = outcome,
                                        .type = std::move(type),
                                        .text = std::move(text),
@@ -226,21 +213,23 @@ class Runner {
                                       worker->box());
     death.milliseconds = seconds_since(slot.flight->begin) * 1e3;
     mark(death, slot.flight->attempt);
-    const std::string line = to_line(death);
-    die(slot, std::move(death), line, worker->error_tail());
+    die(slot, std::move(death), worker->error_tail());
   }
 
-  // The case of the flight has died, as `line` tells.
-  void die(Slot& slot, CaseResult death, const std::string& line, const std::string& output) {
+  // What the flight had its worker run has died.
+  void die(Slot& slot, CaseResult death, const std::string& output) {
+    if (ran_out_of_memory(slot)) blame_memory(death);
+    const bool outside = from_outside(death, output);
+    if (slot.flight->investigation) return investigate(slot, outside ? Shown::nothing : Shown::dies);
     Flight flight = std::move(*slot.flight);
     slot.flight.reset();
-    const bool outside = from_outside(death) && flight.kills < kForgiven;
+    const bool forgiven = outside && flight.kills < kForgiven;
     report(death, output,
-           outside        ? "killed from outside: runs again"
+           forgiven       ? "killed from outside: runs again"
            : flight.death ? "alone too: recorded"
                           : "runs again alone");
-    if (flight.death && !outside) return deliver(flight.index, death, line);
-    if (outside) {
+    if (flight.death && !forgiven) return deliver(flight.index, death, to_line(death));
+    if (forgiven) {
       ++flight.kills;
     } else {
       flight.death = std::move(death);
@@ -267,13 +256,20 @@ class Runner {
     send(slot, *slot.flight->investigation->current());
   }
 
-  // The worker has answered what the investigation had it run, or has died of it.
-  void investigate(Slot& slot, bool died) {
+  // What the worker did with that which the investigation had it run; nothing is shown where it was killed from
+  // outside.
+  enum class Shown { lives, dies, nothing };
+
+  void investigate(Slot& slot, Shown shown) {
     Investigation& investigation = *slot.flight->investigation;
-    if (died) {
-      investigation.died();
-    } else {
+    if (shown == Shown::lives) {
       investigation.answered();
+    } else if (shown == Shown::dies) {
+      investigation.died();
+    } else if (++slot.flight->kills <= kForgiven) {
+      investigation.disturbed();
+    } else {
+      investigation.give_up();
     }
     if (investigation.over() || investigation.begins_run()) slot.worker.reset();
     if (!investigation.over()) return send(slot, *investigation.current());
@@ -319,7 +315,6 @@ class Runner {
     result.stack = options_.stack.name;
   }
 
-  // A result that no worker wrote.
   // A result that no worker wrote.
   void finish(size_t index, int attempt, CaseResult result) {
     mark(result, attempt);

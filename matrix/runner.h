@@ -1,7 +1,7 @@
 // Runs cases on worker processes. A death is confirmed before it is believed: a case that kills or hangs its worker, or
 // answers that a rank died or hung, runs again alone, and is recorded as crash or hang when that fails too. Where alone
 // it does not, the cases that ran before it in the same worker are looked through for the smallest set that brings it
-// down. SIGKILL that the runner did not send comes from outside, and is forgiven five times; when the kernel ran out
+// down. A signal that another process sent comes from outside, and is forgiven five times; when the kernel ran out
 // of memory meanwhile the case is oom. Everything else goes on.
 #pragma once
 

@@ -3,8 +3,8 @@
 
 namespace regather {
 
-// For SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT: writes the thread's stack to stderr, then dies of the
-// same signal. After install_stack_dump().
+// For SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT: writes the thread's stack to stderr, and whether another process has
+// sent the signal, then dies of it. After install_stack_dump().
 void install_crash_handler();
 
 }  // namespace regather

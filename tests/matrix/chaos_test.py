@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """A run that is disturbed in every way ends in the same document as a calm one, times aside.
 
-usage: chaos_test.py REGATHER WORKER [--cases N] [--seeds 1,2]
+usage: chaos_test.py REGATHER WORKER [--cases N] [--seeds 1,2] [--launchers threads,processes]
 
-Half of the cases run with ranks as threads, half as processes; one crashes by itself (crash_rank). The disturbed run
-starts on a disk that fills up, and goes on with --resume while a seeded hand kills workers, ranks and the runner
-(SIGKILL, SIGINT), stops ranks (SIGSTOP: a hang) and sends SIGSEGV. Exit 0 where the documents are equal, nothing is
-lost and no process is left.
+The cases are shared out to the launchers; of each share one crashes by itself (crash_rank). The disturbed run starts on
+a disk that fills up, and goes on with --resume while a seeded hand kills workers, ranks and the runner (SIGKILL,
+SIGINT), stops ranks (SIGSTOP: a hang) and sends SIGSEGV. Exit 0 where all of that has happened, the documents are
+equal, nothing is lost and no process is left.
 """
 
 import argparse
@@ -27,7 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 6  # seconds for a case: a stopped rank is a hang after these
 DISK = 16 << 10  # bytes of the disk that fills up
 SKIPPED = 77  # to CTest
-STRIKES = 5  # at most so many in one run: a case is forgiven five kills
+LONG_ENOUGH = 10  # seconds of pauses before cases, so that a run does not end before it is disturbed
 
 
 def without_times(document):
@@ -108,34 +108,40 @@ class Processes:
 class Hand:
     """Disturbs a run."""
 
+    SIGNALS = {"kill worker": signal.SIGKILL, "crash worker": signal.SIGSEGV, "kill rank": signal.SIGKILL,
+               "stop rank": signal.SIGSTOP, "kill runner": signal.SIGKILL, "interrupt runner": signal.SIGINT}
+
     def __init__(self, seed, processes, done):
         self.random = random.Random(seed)
         self.processes = processes
         self.done = done  # what it did, counted
-        self.seized = False
 
-    def strike(self, runner, kinds):
-        kind = self.random.choice(kinds)
-        # A case that meets two of these cannot be told from one that crashes or hangs by itself.
-        if kind in ("crash worker", "stop rank"):
-            kind = "kill worker" if self.seized else kind
-            self.seized = True
+    def targets(self, kind, runner):
         those = self.processes.all()
         # The proxy is python3; a worker's ranks, where they are processes, are named after their numbers.
-        groups = {"kill worker": [p for p, name in those if name.startswith(("python3", "regather-worker"))],
-                  "crash worker": [p for p, name in those if name == "regather-worker"],
-                  "kill rank": [p for p, name in those if name.startswith("rank ")],
-                  "stop rank": [p for p, name in those if name.startswith("rank ")] or
-                               [p for p, name in those if name == "regather-worker"],
-                  "kill runner": [runner.pid], "interrupt runner": [runner.pid]}
-        signals = {"kill worker": signal.SIGKILL, "crash worker": signal.SIGSEGV, "kill rank": signal.SIGKILL,
-                   "stop rank": signal.SIGSTOP, "kill runner": signal.SIGKILL, "interrupt runner": signal.SIGINT}
-        if groups[kind]:
-            try:
-                os.kill(self.random.choice(groups[kind]), signals[kind])
+        ranks = [p for p, name in those if name.startswith("rank ")]
+        workers = [p for p, name in those if name == "regather-worker"]
+        return {"kill worker": [p for p, name in those if name.startswith("python3")] + workers,
+                "crash worker": workers, "kill rank": ranks, "stop rank": ranks or workers}.get(kind, [runner.pid])
+
+    def strike(self, runner, kind):
+        """As soon as there is something to strike, unless the run ends first."""
+        while runner.poll() is None:
+            if found := self.targets(kind, runner):
+                try:
+                    os.kill(self.random.choice(found), self.SIGNALS[kind])
+                except ProcessLookupError:
+                    continue
                 self.done[kind] += 1
-            except ProcessLookupError:
-                pass
+                return
+            time.sleep(0.002)
+
+    def disturb(self, runner, kinds):
+        """Until the run has ended. The last is what ends it, if anything does."""
+        for kind in kinds:
+            time.sleep(self.random.uniform(0.1, 0.5))
+            self.strike(runner, kind)
+        return runner.communicate()[1]
 
 
 def mount(*arguments):
@@ -152,11 +158,11 @@ class Chaos:
         self.done = collections.Counter()
         self.faults = []
 
-    def start(self, ids, launcher, out, crash, resume=False):
+    def start(self, ids, launcher, out, crash, resume=False, pause=0.0):
         command = [self.program, "matrix", "run", *(part for i in ids for part in ("--case", i)), "--out", str(out),
                    "--launcher", launcher, "--timeout", str(TIMEOUT), *(["--resume"] if resume else [])]
-        return subprocess.Popen(command, env=self.environment | {"CHAOS_CRASH": crash}, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True)
+        environment = self.environment | {"CHAOS_CRASH": crash, "CHAOS_PAUSE": str(pause)}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def calm(self, ids, launcher, out, crash):
         run = self.start(ids, launcher, out, crash)
@@ -184,29 +190,29 @@ class Chaos:
         mount("-o", "remount,size=64m", str(out))
 
         hand = Hand(seed, self.processes, self.done)
-        endings = ["kill runner", "interrupt runner", "kill runner"]  # each once, then the run may end
-        while True:
-            run = self.start(ids, launcher, out, crash, resume=True)
-            ending = endings.pop(0) if endings else None
-            hand.seized = False
-            strikes = STRIKES
-            until = time.monotonic() + hand.random.uniform(0.8, 2.0)
-            while run.poll() is None:
-                time.sleep(hand.random.uniform(0.2, 0.8))
-                if run.poll() is not None:
-                    continue
-                if ending and time.monotonic() > until:
-                    hand.strike(run, [ending])
-                elif strikes > 0:
-                    strikes -= 1
-                    hand.strike(run, ["kill worker", "kill worker", "kill rank", "crash worker", "stop rank"])
-            said = run.communicate()[1]
+        rounds = 1 + len(ids) // 100
+        for kinds in self.plan(hand.random, launcher, rounds):
+            run = self.start(ids, launcher, out, crash, resume=True, pause=LONG_ENOUGH * rounds / len(ids))
+            said = hand.disturb(run, kinds)
             self.nothing_left("a disturbed run")
-            if run.returncode in (0, 1):
-                return json.loads((out / "results.json").read_text())
-            if run.returncode not in (-signal.SIGKILL, 130):
-                self.check(False, f"a disturbed run ends with {run.returncode}: {said[-1000:]}")
-                return None
+            wanted = {"kill runner": (-signal.SIGKILL,), "interrupt runner": (130,)}.get(kinds[-1], (0, 1))
+            self.check(run.returncode in wanted, f"{kinds}: the run ends with {run.returncode}: {said[-1000:]}")
+        return json.loads((out / "results.json").read_text())
+
+    @staticmethod
+    def plan(choice, launcher, rounds):
+        """What happens to each run in turn. One stop at most: a case that is stopped twice cannot be told from one that
+        hangs by itself. A case is forgiven five kills."""
+        ranks = ["kill rank"] if launcher == "processes" else []
+        runs = []
+        for _ in range(rounds):
+            runs += [["kill worker", "crash worker", *ranks], ["kill worker", *ranks, "kill worker"],
+                     ["crash worker", *ranks, "kill worker"], ["kill worker", *ranks, "stop rank", "crash worker"]]
+        for number, kinds in enumerate(runs):
+            choice.shuffle(kinds)
+            kinds.append(("kill runner", "interrupt runner")[number % 2])
+        runs[-1].pop()
+        return runs
 
     def round(self, ids, launcher, seed):
         # The one that crashes must get as far as its second step: one with fixes.
@@ -236,6 +242,7 @@ def main():
     parser.add_argument("worker")
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seeds", default="1")
+    parser.add_argument("--launchers", default="threads,processes")
     options = parser.parse_args()
     checked = unittest.TextTestRunner(verbosity=0).run(unittest.defaultTestLoader.loadTestsFromTestCase(DifferencesAreFound))
     if not checked.wasSuccessful():
@@ -248,8 +255,11 @@ def main():
         ids = random.Random(seed).sample(listed.split(), options.cases)
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
             chaos = Chaos(os.path.abspath(options.program), os.path.abspath(options.worker), pathlib.Path(folder))
-            for launcher in ("threads", "processes"):
-                chaos.round(ids[::2] if launcher == "threads" else ids[1::2], launcher, seed)
+            launchers = options.launchers.split(",")
+            for number, launcher in enumerate(launchers):
+                chaos.round(ids[number::len(launchers)], launcher, seed)
+            for kind in Hand.SIGNALS:
+                chaos.check(chaos.done[kind] > 0, f"nothing came of: {kind}")
         done = ", ".join(f"{count} x {kind}" for kind, count in sorted(chaos.done.items()))
         print(f"seed {seed}: {len(ids)} cases; {done}; {len(chaos.faults)} fault(s)")
         for fault in chaos.faults:

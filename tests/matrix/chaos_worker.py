@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""regather-worker with one case that crashes: a request for CHAOS_CRASH seeds the fault crash_rank.
+"""regather-worker with one case that crashes: a request for CHAOS_CRASH seeds the fault crash_rank. Waits CHAOS_PAUSE
+seconds before each.
 
 Hands requests on; answers, standard error and the black box go straight to the runner. Dies as the worker dies.
 """
@@ -28,6 +29,7 @@ try:
         request = json.loads(line)
         if request.get("id") == os.environ["CHAOS_CRASH"]:
             request["fault"] = "crash_rank"
+        time.sleep(float(os.environ["CHAOS_PAUSE"]))
         worker.stdin.write((json.dumps(request) + "\n").encode())
         worker.stdin.flush()
     worker.stdin.close()

@@ -79,6 +79,70 @@ TEST(Death, OnlyTheEndOfALongStandardErrorIsKept) {
   EXPECT_TRUE(r.signature->text.ends_with("line 999"));
 }
 
+Signature of_type(const char* type) {
+  Signature signature;
+  signature.type = type;
+  return signature;
+}
+
+CaseResult died(const char* type, Outcome outcome = Outcome::crash) {
+  CaseResult r;
+  r.outcome = outcome;
+  r.signature = of_type(type);
+  return r;
+}
+
+// A rank that died after another failure of its case.
+CaseResult died_late(const char* type) {
+  CaseResult r = died("gradient", Outcome::wrong_gradient);
+  r.also = {{Outcome::invariant, of_type("update")}, {Outcome::crash, of_type(type)}};
+  return r;
+}
+
+TEST(Death, IsFoundBehindAnotherFailureToo) {
+  EXPECT_TRUE(tells_of_death(died("signal 11 (SIGSEGV)")));
+  EXPECT_TRUE(tells_of_death(died("timeout", Outcome::hang)));
+  EXPECT_TRUE(tells_of_death(died_late("signal 11 (SIGSEGV)")));
+  EXPECT_FALSE(tells_of_death(died("gradient", Outcome::wrong_gradient)));
+
+  CaseResult late = died_late("signal 11 (SIGSEGV)");
+  put_death_first(late);
+  EXPECT_EQ(late.outcome, Outcome::crash);
+  EXPECT_EQ(late.signature->type, "signal 11 (SIGSEGV)");
+  EXPECT_EQ(late.also[1].outcome, Outcome::wrong_gradient);
+  EXPECT_EQ(late.also[1].signature.type, "gradient");
+  CaseResult bare;
+  bare.outcome = Outcome::crash;
+  put_death_first(bare);
+  EXPECT_TRUE(bare.signature);
+}
+
+TEST(Death, ComesFromOutsideBySignalsThatNoCaseRaises) {
+  for (const char* type : {"signal 9 (SIGKILL)", "signal 15 (SIGTERM)", "signal 2 (SIGINT)", "signal 1 (SIGHUP)"}) {
+    EXPECT_TRUE(from_outside(died(type), "")) << type;
+    EXPECT_TRUE(from_outside(died_late(type), "")) << type;
+  }
+  for (const char* type : {"signal 11 (SIGSEGV)", "signal 6 (SIGABRT)", "exit 9", "signal 10 (SIGUSR1)"}) {
+    EXPECT_FALSE(from_outside(died(type), "regather-worker: fatal signal, stack of rank 1:\n")) << type;
+    EXPECT_TRUE(from_outside(died(type), "x\nregather-worker: signal from outside, stack of rank 1:\n")) << type;
+  }
+  EXPECT_FALSE(from_outside(died("signal 9 (SIGKILL)", Outcome::oom), ""));
+}
+
+TEST(Death, OnlyAKillIsBlamedOnMemory) {
+  CaseResult killed = died("signal 9 (SIGKILL)");
+  blame_memory(killed);
+  EXPECT_EQ(killed.outcome, Outcome::oom);
+  EXPECT_EQ(killed.signature->type, "OOM killer");
+  CaseResult late = died_late("signal 9 (SIGKILL)");
+  blame_memory(late);
+  EXPECT_EQ(late.outcome, Outcome::wrong_gradient);
+  EXPECT_EQ(late.also[1].outcome, Outcome::oom);
+  CaseResult other = died("signal 11 (SIGSEGV)");
+  blame_memory(other);
+  EXPECT_EQ(other.outcome, Outcome::crash);
+}
+
 TEST(Death, AnEmptyBoxMeansThatNoCaseBegan) {
   BlackBox box{};
   EXPECT_TRUE(before_first_case(box));

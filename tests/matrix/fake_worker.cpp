@@ -80,6 +80,20 @@ void misbehave(const std::string& how) {
     ::signal(SIGSEGV, SIG_DFL);
     ::raise(SIGSEGV);
   }
+  if (how == "sent_segv_once" && early(how)) {
+    std::fprintf(stderr, "regather-worker: signal from outside, stack of rank 1:\n");
+    ::signal(SIGSEGV, SIG_DFL);
+    ::raise(SIGSEGV);
+  }
+  if (how == "segv_once_killed_after" && ran_before("ddp/sft/frozen=norms")) {
+    if (early(how)) std::abort();
+    if (early("killed_after")) ::raise(SIGKILL);
+  }
+  if (how == "eats_memory") {
+    std::ofstream(std::getenv("FAKE_WORKER_GROUP")) << ::getpid() << std::endl;
+    for (std::vector<std::string> eaten;;) eaten.emplace_back(1 << 20, 'x');
+  }
+  if (how == "terminated_once" && early(how)) ::raise(SIGTERM);
   if (how == "killed_once" && early(how)) ::raise(SIGKILL);
   if (how == "killed_thrice" && early(how, 3)) ::raise(SIGKILL);
   if (how == "killed") ::raise(SIGKILL);
@@ -133,7 +147,7 @@ int main(int argc, char** argv) {
     result.which = parse_id(request.id);
     result.attempt = request.attempt;
     result.outcome = Outcome::pass;
-    if (how == "wrong" || (how == "wrong_once" && request.attempt == 1)) {
+    if (how == "wrong" || how == "rank_killed_late_once" || (how == "wrong_once" && request.attempt == 1)) {
       result.outcome = Outcome::wrong_gradient;
       result.signature = Signature{"reducer_unarmed", Phase::gradients, 0, 1, "", "model.norm.weight", ""};
     }
@@ -141,6 +155,9 @@ int main(int argc, char** argv) {
       result.outcome = Outcome::crash;
       result.signature =
           Signature{"", Phase::backward, 0, 1, "signal 9 (SIGKILL)", "the rank's process died: Killed", ""};
+    }
+    if (how == "rank_killed_late_once" && early(how)) {
+      result.also.push_back({Outcome::crash, Signature{"", Phase::backward, 1, 1, "signal 9 (SIGKILL)", "", ""}});
     }
     if (how == "rank_hangs") {
       result.outcome = Outcome::hang;

@@ -2,8 +2,11 @@
 #include "matrix/runner.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -20,6 +23,35 @@ const std::vector<std::string> kIds{"ddp/sft/fix=none",
                                     "ddp/sft/frozen=head/fix=none",
                                     "zero3/sft/fix=none",
                                     "zero3/sft/frozen=norms/fix=none"};
+
+// A control group that may hold so many bytes, below that of this process.
+class MemoryGroup {
+ public:
+  explicit MemoryGroup(int64_t bytes) {
+    std::ifstream groups("/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {
+      const std::string name = line.substr(line.find(':', line.find(':') + 1) + 1);
+      const bool first_version = line.find(":memory:") != std::string::npos;
+      if (!first_version && !line.starts_with("0::")) continue;
+      path_ = "/sys/fs/cgroup" + std::string(first_version ? "/memory" : "") + name + "/regather-test-" + std::to_string(::getpid());
+      const std::string limit = path_ + (first_version ? "/memory.limit_in_bytes" : "/memory.max");
+      std::error_code refused;
+      if (!std::filesystem::create_directory(path_, refused)) continue;
+      usable_ = static_cast<bool>(std::ofstream(limit) << bytes << std::flush);
+      if (usable_) return;
+      std::filesystem::remove(path_, refused);
+    }
+  }
+  ~MemoryGroup() { ::rmdir(path_.c_str()); }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  bool usable() const { return usable_; }
+  std::string processes() const { return path_ + "/cgroup.procs"; }
+
+ private:
+  std::string path_;
+  bool usable_ = false;
+};
 
 class RunnerTest : public testing::Test {
  protected:
@@ -117,6 +149,37 @@ TEST_F(RunnerTest, AKillFromOutsideLeavesNoTraceInTheResult) {
     EXPECT_EQ(result.attempt, 1) << how;
     EXPECT_EQ(conclusions_.front(), "killed from outside: runs again") << how;
   }
+}
+
+TEST_F(RunnerTest, ASignalThatAnotherProcessSentIsFromOutside) {
+  for (const char* how : {"terminated_once", "sent_segv_once"}) {
+    EXPECT_EQ(odd_one_out(run("zero3/sft/fix=" + std::string(how)), "zero3/sft/fix=none").outcome, Outcome::pass);
+    EXPECT_EQ(conclusions_, (std::vector<std::string>{"killed from outside: runs again"})) << how;
+  }
+}
+
+TEST_F(RunnerTest, ARankKilledAfterAnotherFailureLeavesNoTrace) {
+  const CaseResult result = odd_one_out(run("zero3/sft/fix=rank_killed_late_once"), "zero3/sft/fix=none");
+  EXPECT_EQ(result.outcome, Outcome::wrong_gradient);
+  EXPECT_TRUE(result.also.empty()) << "the rank's death is not the case's";
+  EXPECT_EQ(conclusions_, (std::vector<std::string>{"killed from outside: runs again"}));
+}
+
+TEST_F(RunnerTest, AKillWhileOthersAreSuspectedProvesNothing) {
+  jobs_ = 1;
+  const CaseResult result = odd_one_out(run("zero3/sft/fix=segv_once_killed_after"), "zero3/sft/fix=none");
+  EXPECT_EQ(result.outcome, Outcome::pass);
+  EXPECT_EQ(conclusions_.back(), "did not happen again, alone or after the same cases");
+}
+
+TEST_F(RunnerTest, WhatTheKernelKillsForMemoryIsOom) {
+  const MemoryGroup group(64 << 20);
+  if (!group.usable()) GTEST_SKIP() << "no control group of memory can be made here";
+  ::setenv("FAKE_WORKER_GROUP", group.processes().c_str(), 1);
+  const CaseResult oom = odd_one_out(run("zero3/sft/fix=eats_memory"), "zero3/sft/fix=none");
+  EXPECT_EQ(oom.outcome, Outcome::oom);
+  EXPECT_EQ(oom.signature->type, "OOM killer");
+  EXPECT_EQ(conclusions_, (std::vector<std::string>{"runs again alone", "alone too: recorded"})) << "never forgiven";
 }
 
 TEST_F(RunnerTest, WhatIsKilledEveryTimeIsACrash) {
