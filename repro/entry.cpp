@@ -4,147 +4,149 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "base/embedded.h"
 #include "base/error.h"
-
-namespace regather {
-const std::vector<EmbeddedFile>& embedded_register();
-}
+#include "case/fixes.h"
+#include "case/mechanism.h"
+#include "matrix/judge/members.h"
 
 namespace regather::repro {
 namespace {
 
 using Json = nlohmann::json;
+using matrix::Members;
 
-constexpr std::array kStatuses{"fixed", "open", "refuted"};
+constexpr std::array kStatuses{"reproduced", "recognised", "refuted", "open"};
 
-// The members of one object; those that nobody has asked for are unknown.
-class Reader {
- public:
-  Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
-    if (!object.is_object()) throw UsageError(fmt::format("'{}': expected an object", path_));
-  }
-
-  const Json* find(const char* key) {
-    asked_.emplace_back(key);
-    const auto at = object_.find(key);
-    return at == object_.end() ? nullptr : &*at;
-  }
-
-  const Json& member(const char* key) {
-    const Json* value = find(key);
-    if (value == nullptr) throw UsageError(fmt::format("'{}{}' is absent", path_, key));
-    return *value;
-  }
-
-  std::string text(const char* key) {
-    const Json& value = member(key);
-    if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-      throw UsageError(fmt::format("'{}{}': expected a string that is not empty", path_, key));
-    }
-    return value.get<std::string>();
-  }
-
-  std::string text_or_empty(const char* key) { return find(key) == nullptr ? std::string() : text(key); }
-
-  std::vector<std::string> texts(const char* key) {
-    const Json& list = member(key);
-    if (!list.is_array()) throw UsageError(fmt::format("'{}{}': expected a list of strings", path_, key));
-    std::vector<std::string> result;
-    for (const Json& entry : list) {
-      if (!entry.is_string()) throw UsageError(fmt::format("'{}{}': expected strings in the list", path_, key));
-      result.push_back(entry.get<std::string>());
-    }
-    return result;
-  }
-
-  std::vector<Case> cases(const char* key) {
-    std::vector<Case> result;
-    for (const std::string& text : texts(key)) result.push_back(parse_id(text));
-    return result;
-  }
-
-  void nothing_else() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (std::ranges::find(asked_, key) == asked_.end()) {
-        throw UsageError(fmt::format("'{}{}' is not a member: expected {}", path_, key, fmt::join(asked_, ", ")));
-      }
-    }
-  }
-
- private:
-  const Json& object_;
-  std::string path_;
-  std::vector<std::string> asked_;
-};
-
-Status parse_status(const std::string& text) {
-  const auto at = std::ranges::find(kStatuses, text);
-  if (at == kStatuses.end()) {
-    throw UsageError(fmt::format("'status' is '{}': expected one of {}", text, fmt::join(kStatuses, ", ")));
-  }
+Status parse_status(Members& in) {
+  const auto at = std::ranges::find(kStatuses, in.text("status"));
+  if (at == kStatuses.end()) in.fail("status", "reproduced, recognised, refuted or open");
   return static_cast<Status>(at - kStatuses.begin());
 }
 
-Pattern parse_pattern(const Json& json) {
-  Reader in(json, "signatures.");
+Pattern parse_pattern(Members& in) {
   Pattern pattern;
   if (const std::string outcome = in.text_or_empty("outcome"); !outcome.empty()) {
     pattern.outcome = parse_outcome(outcome);
   }
   if (const std::string phase = in.text_or_empty("phase"); !phase.empty()) pattern.phase = parse_phase(phase);
   pattern.mechanism = in.text_or_empty("mechanism");
+  if (!pattern.mechanism.empty()) check_mechanism(pattern.mechanism);
   pattern.type = in.text_or_empty("type");
   pattern.text = in.text_or_empty("text");
   in.nothing_else();
-  if (json.empty()) throw UsageError("'signatures': a signature that gives nothing would match everything");
+  if (!pattern.outcome && !pattern.phase && pattern.mechanism.empty() && pattern.type.empty() && pattern.text.empty()) {
+    throw UsageError("'signatures': a signature that gives nothing would match everything");
+  }
   return pattern;
 }
 
-Entry read(const Json& json) {
-  Reader in(json, "");
-  if (in.member("schema") != 1) throw UsageError("'schema': expected 1");
-  Entry entry;
-  entry.id = in.text("id");
-  entry.aliases = in.texts("aliases");
-  entry.title = in.text("title");
-  entry.status = parse_status(in.text("status"));
-  entry.mechanism = in.text("mechanism");
-  const Json& axes_json = in.member("axes");
-  Reader axes_in(axes_json, "axes.");
+VersionClaim parse_claim(Members& in) {
+  const std::string range = in.text("range");
+  VersionClaim claim{.package = in.text("package"),
+                     .range = range,
+                     .parsed = matrix::VersionRange(range),
+                     .cause = in.text("cause"),
+                     .measured = in.text("source") == "measured"};
+  if (!claim.measured && in.text("source") != "cited") in.fail("source", "cited or measured");
+  in.nothing_else();
+  return claim;
+}
+
+Workaround parse_workaround(Members& in) {
+  Workaround workaround{.what = in.text("what"), .price = in.text("price")};
+  in.nothing_else();
+  return workaround;
+}
+
+LogSign parse_log_sign(Members& in) {
+  LogSign sign{.signature = in.text("signature"), .tells = in.texts("tells")};
+  in.nothing_else();
+  return sign;
+}
+
+template <class Parse>
+auto parse_all(Members& in, const char* key, Parse parse) {
+  std::vector<decltype(parse(in))> result;
+  for (Members& element : in.objects(key)) result.push_back(parse(element));
+  return result;
+}
+
+void parse_axes(Members in, Entry& entry) {
   for (const Axis& axis : axes()) {
-    if (axes_in.find(axis.name.c_str()) == nullptr) continue;
-    const std::vector<std::string> values = axes_in.texts(axis.name.c_str());
+    if (in.find(axis.name.c_str()) == nullptr) continue;
+    const std::vector<std::string> values = in.texts(axis.name.c_str());
     Case scratch;
     for (const std::string& value : values) set_axis(scratch, axis.name, value);
     entry.axes.emplace_back(axis.name, values);
   }
-  axes_in.nothing_else();
-  entry.versions = in.text("versions");
-  entry.symptom = in.text("symptom");
-  const Json& signatures = in.member("signatures");
-  if (!signatures.is_array()) throw UsageError("'signatures': expected a list");
-  for (const Json& signature : signatures) entry.signatures.push_back(parse_pattern(signature));
-  entry.workarounds = in.texts("workarounds");
-  entry.references = in.texts("references");
-  Reader cases(in.member("cases"), "cases.");
-  entry.without = cases.cases("without");
-  entry.with = cases.cases("with");
-  entry.control = cases.cases("control");
-  cases.nothing_else();
   in.nothing_else();
-  if (entry.without.empty()) throw UsageError("'cases.without': expected at least one case");
-  if (entry.status == Status::fixed && entry.with.empty()) {
-    throw UsageError("'cases.with': expected at least one case, since the status is fixed");
-  }
-  return entry;
 }
 
-bool same(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+std::vector<Case> parse_cases(Members& in, const char* key) {
+  std::vector<Case> result;
+  for (const std::string& text : in.texts(key)) result.push_back(parse_id(text));
+  return result;
+}
+
+void check_cases(const Entry& entry) {
+  const bool any = !entry.without.empty() || !entry.with.empty() || !entry.control.empty();
+  switch (entry.status) {
+    case Status::reproduced:
+      if (entry.without.empty()) throw UsageError("'cases.without': expected a case, since the status is reproduced");
+      if (entry.signatures.empty()) throw UsageError("'signatures': expected one, since the status is reproduced");
+      if (entry.with.size() != entry.without.size()) {
+        throw UsageError(fmt::format("'cases.with' has {} cases: expected {}, one for each of 'cases.without'",
+                                     entry.with.size(), entry.without.size()));
+      }
+      for (size_t i = 0; i < entry.with.size(); ++i) {
+        if (entry.with[i] == entry.without[i]) {
+          throw UsageError(fmt::format("'cases.with[{}]': the same as without, '{}'", i, id(entry.with[i])));
+        }
+      }
+      break;
+    case Status::recognised:
+      if (any) throw UsageError("'cases': expected none, since the status is recognised");
+      if (entry.logs.empty()) throw UsageError("'logs': expected one, since the status is recognised");
+      break;
+    case Status::refuted:
+      if (entry.without.empty()) throw UsageError("'cases.without': expected a case, since the status is refuted");
+      [[fallthrough]];
+    case Status::open:
+      if (!entry.with.empty()) {
+        throw UsageError(fmt::format("'cases.with': expected none, since the status is {}", name(entry.status)));
+      }
+  }
+}
+
+Entry read(const Json& json) {
+  Members in(json, "");
+  if (in.member("schema") != 1) in.fail("schema", "1");
+  Entry entry;
+  entry.id = in.text("id");
+  entry.aliases = in.texts("aliases");
+  entry.title = in.text("title");
+  entry.status = parse_status(in);
+  entry.why = in.text("why");
+  entry.mechanisms = in.texts("mechanisms");
+  for (const std::string& mechanism : entry.mechanisms) check_mechanism(mechanism);
+  parse_axes(Members(in.member("axes"), "axes."), entry);
+  entry.versions = parse_all(in, "versions", parse_claim);
+  entry.symptom = in.text("symptom");
+  entry.upstream = in.text_or_empty("upstream");
+  entry.signatures = parse_all(in, "signatures", parse_pattern);
+  entry.logs = parse_all(in, "logs", parse_log_sign);
+  entry.workarounds = parse_all(in, "workarounds", parse_workaround);
+  entry.references = in.texts("references");
+  Members cases(in.member("cases"), "cases.");
+  entry.without = parse_cases(cases, "without");
+  entry.with = parse_cases(cases, "with");
+  entry.control = parse_cases(cases, "control");
+  cases.nothing_else();
+  in.nothing_else();
+  check_cases(entry);
+  return entry;
 }
 
 }  // namespace
@@ -170,28 +172,17 @@ Entry parse_entry(const std::string& name, std::string_view text) {
   }
 }
 
-const std::vector<Entry>& known_entries() {
-  static const std::vector<Entry> all = [] {
-    std::vector<Entry> entries;
-    for (const EmbeddedFile& file : embedded_register()) {
-      entries.push_back(parse_entry(std::string(file.name), file.text));
-    }
-    std::ranges::sort(entries, {}, &Entry::id);
-    return entries;
-  }();
-  return all;
-}
-
-const Entry& find_entry(std::string_view id) {
-  std::vector<std::string_view> ids;
-  for (const Entry& entry : known_entries()) {
-    if (same(entry.id, id)) return entry;
-    for (const std::string& alias : entry.aliases) {
-      if (same(alias, id)) return entry;
-    }
-    ids.push_back(entry.id);
+std::string repair(const Case& without, const Case& with) {
+  std::vector<std::string> parts;
+  const std::vector<AxisValue> before = axis_values(without);
+  const std::vector<AxisValue> after = axis_values(with);
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (before[i].value != after[i].value) parts.push_back(after[i].axis + "=" + after[i].value);
   }
-  throw UsageError(fmt::format("'{}' is not in the register: expected one of {}, or all", id, fmt::join(ids, ", ")));
+  Fixes added;
+  std::ranges::set_difference(with.fixes, without.fixes, std::back_inserter(added));
+  if (!added.empty()) parts.push_back(print_fixes(added));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace regather::repro

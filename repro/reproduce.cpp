@@ -28,14 +28,16 @@ void judge(Reproduction& r) {
     return !passes_or_unsupported(result) &&
            std::ranges::any_of(r.entry->signatures, [&](const Pattern& p) { return p.matches(result); });
   };
-  r.supported = std::ranges::any_of(r.without, is_supported);
-  r.reproduced = r.supported && std::ranges::all_of(r.without, shows);
+  r.supported = r.without.empty() || std::ranges::any_of(r.without, is_supported);
+  r.reproduced = std::ranges::any_of(r.without, is_supported) && std::ranges::all_of(r.without, shows);
   r.repaired = std::ranges::any_of(r.with, is_supported) && std::ranges::all_of(r.with, passes_or_unsupported);
   r.controlled = std::ranges::all_of(r.control, passes_or_unsupported);
-  if (!r.supported) return;  // nothing happened that could contradict
+  if (r.without.empty() || !r.supported) return;  // nothing happened that could contradict
   switch (r.entry->status) {
-    case Status::fixed:
+    case Status::reproduced:
       r.contradicted = !r.reproduced || !r.repaired || !r.controlled;
+      break;
+    case Status::recognised:
       break;
     case Status::open:
       r.contradicted = !r.reproduced || r.repaired || !r.controlled;
@@ -52,12 +54,21 @@ Json lines(const std::vector<CaseResult>& results) {
   return list;
 }
 
-std::string print_cells(const std::vector<CaseResult>& results, const char* title) {
-  std::string text;
-  for (const CaseResult& result : results) {
-    text += fmt::format("  {:<8} {}\n           {}\n", title, id(result.which), matrix::print_signature(result));
+std::string print_cell(const char* title, const CaseResult& result, const std::string& note) {
+  std::string text =
+      fmt::format("  {:<8} {}{}\n           {}", title, id(result.which), note, matrix::print_signature(result));
+  if (result.outcome == Outcome::pass && result.gradients) {
+    text += fmt::format(", gradients within {:.1e} of the reference (relative L2; at most {:.0e})",
+                        result.gradients->relative_l2, result.gradients->tolerance);
   }
-  return text;
+  return text + fmt::format(", {:.0f} ms\n", result.milliseconds);
+}
+
+std::string print_verdict(const Reproduction& r) {
+  if (r.without.empty()) return "nothing to run";
+  if (!r.supported) return "not supported here";
+  const std::string what = r.reproduced ? r.repaired ? "reproduced and repaired" : "reproduced" : "does not show";
+  return what + (r.contradicted ? ": CONTRADICTS the register" : ": as the register says");
 }
 
 }  // namespace
@@ -72,7 +83,7 @@ std::vector<Case> with_fixes(const std::vector<Case>& cases, const Fixes& fixes)
 }
 
 std::optional<std::vector<Reproduction>> reproduce(const std::vector<const Entry*>& entries,
-                                                   const std::optional<Fixes>& fixes) {
+                                                   const ReproduceOptions& options) {
   // Entries share cases: each runs once.
   std::map<std::string, size_t> index_of;
   std::vector<Case> cases;
@@ -83,7 +94,7 @@ std::optional<std::vector<Reproduction>> reproduce(const std::vector<const Entry
   };
   std::vector<std::vector<Case>> with;
   for (const Entry* entry : entries) {
-    with.push_back(fixes ? with_fixes(entry->without, *fixes) : entry->with);
+    with.push_back(options.fixes ? with_fixes(entry->without, *options.fixes) : entry->with);
     add(entry->without);
     add(with.back());
     add(entry->control);
@@ -93,15 +104,20 @@ std::optional<std::vector<Reproduction>> reproduce(const std::vector<const Entry
   std::vector<size_t> order(cases.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   schedule.enqueue(order);
-  const matrix::SignalScope signals;
-  const matrix::RunEnd end = matrix::run_cases(
-      cases, schedule, {},
-      [&](size_t index, const CaseResult& result, const std::string& line) {
-        schedule.record(index, result, line);
-        return true;
-      },
-      [](const matrix::DeathReport&) {});
-  if (end == matrix::RunEnd::interrupted) return std::nullopt;
+  if (!cases.empty()) {
+    const matrix::SignalScope signals;
+    matrix::RunnerOptions runner;
+    runner.jobs = options.jobs;
+    runner.request.model = options.model;
+    const matrix::RunEnd end = matrix::run_cases(
+        cases, schedule, runner,
+        [&](size_t index, const CaseResult& result, const std::string& line) {
+          schedule.record(index, result, line);
+          return true;
+        },
+        [](const matrix::DeathReport&) {});
+    if (end == matrix::RunEnd::interrupted) return std::nullopt;
+  }
 
   const auto results_of = [&](const std::vector<Case>& list) {
     std::vector<CaseResult> results;
@@ -129,17 +145,22 @@ Json to_json(const Reproduction& r) {
           {"control", lines(r.control)},
           {"reproduced", r.reproduced},
           {"repaired", r.repaired},
-          {"status", name(r.entry->status)}};
+          {"status", name(r.entry->status)},
+          {"why", r.entry->why},
+          {"upstream", r.entry->upstream},
+          {"contradicted", r.contradicted}};
 }
 
 std::string print(const Reproduction& r) {
-  std::string text = fmt::format("{}: {}\n", r.entry->id, r.entry->title);
-  text += print_cells(r.without, "without");
-  text += print_cells(r.with, "with");
-  text += print_cells(r.control, "control");
-  const char* verdict = !r.supported ? "not supported here" : r.contradicted ? "contradicted" : "as the register says";
-  return text + fmt::format("  {}reproduced, {}repaired, status {}: {}\n", r.reproduced ? "" : "not ",
-                            r.repaired ? "" : "not ", name(r.entry->status), verdict);
+  const Entry& entry = *r.entry;
+  std::string text = fmt::format("{}: {}\n  upstream {}\n  status   {}: {}\n", entry.id, entry.title,
+                                 entry.upstream.empty() ? "(silent)" : entry.upstream, name(entry.status), entry.why);
+  for (const CaseResult& result : r.without) text += print_cell("without", result, "");
+  for (size_t i = 0; i < r.with.size(); ++i) {
+    text += print_cell("with", r.with[i], fmt::format("  ({})", repair(r.without[i].which, r.with[i].which)));
+  }
+  for (const CaseResult& result : r.control) text += print_cell("control", result, "");
+  return text + fmt::format("  {}\n", print_verdict(r));
 }
 
 }  // namespace regather::repro

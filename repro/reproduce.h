@@ -20,17 +20,22 @@ struct Reproduction {
   bool reproduced = false;    // every supported case of `without` fails as a signature of the entry says
   bool repaired = false;      // every supported case of `with` passes
   bool controlled = false;    // every supported case of `control` passes
-  bool supported = false;     // any case of `without` is
+  bool supported = false;     // any case of `without` is, or there are none
   bool contradicted = false;  // what happened is not what the entry's status says
 };
 
 // The same cases with other fixes: what `with` becomes under --fix. Throws UsageError where these fixes are illegal.
 std::vector<Case> with_fixes(const std::vector<Case>& cases, const Fixes& fixes);
 
-// All entries' cases on one worker, since starting it costs more than the cases; nullopt when interrupted. `fixes`
-// stand in for those of the entries' own `with`.
+struct ReproduceOptions {
+  std::optional<Fixes> fixes;  // stand in for the entries' own `with`
+  std::string model;           // a Hugging Face folder; empty: the card model
+  int jobs = 1;                // workers at a time
+};
+
+// All entries' cases in one run, each of them once; nullopt when interrupted.
 std::optional<std::vector<Reproduction>> reproduce(const std::vector<const Entry*>& entries,
-                                                   const std::optional<Fixes>& fixes);
+                                                   const ReproduceOptions& options);
 
 nlohmann::ordered_json to_json(const Reproduction& reproduction);
 std::string print(const Reproduction& reproduction);

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "case/fixes.h"
 #include "matrix/cli/commands.h"
+#include "matrix/cli/run_options.h"
+#include "repro/register.h"
 #include "repro/reproduce.h"
 
 namespace regather::cli {
@@ -20,30 +22,55 @@ constexpr auto kReplace = Json::error_handler_t::replace;
 struct ReproText {
   std::string id;
   std::string fix;
+  std::string model;
   bool json = false;
 };
+
+Json to_json(const repro::Entry& entry) {
+  Json versions = Json::array();
+  for (const repro::VersionClaim& claim : entry.versions) {
+    versions.push_back({{"package", claim.package},
+                        {"range", claim.range},
+                        {"cause", claim.cause},
+                        {"source", claim.measured ? "measured" : "cited"}});
+  }
+  Json workarounds = Json::array();
+  for (const repro::Workaround& w : entry.workarounds) workarounds.push_back({{"what", w.what}, {"price", w.price}});
+  return {{"id", entry.id},
+          {"aliases", entry.aliases},
+          {"title", entry.title},
+          {"status", repro::name(entry.status)},
+          {"why", entry.why},
+          {"mechanisms", entry.mechanisms},
+          {"versions", versions},
+          {"symptom", entry.symptom},
+          {"upstream", entry.upstream},
+          {"workarounds", workarounds},
+          {"references", entry.references}};
+}
 
 Exit list_entries(bool as_json) {
   Json list = Json::array();
   for (const repro::Entry& entry : repro::known_entries()) {
-    if (!as_json) fmt::print("{:<20} {:<8} {}\n", entry.id, repro::name(entry.status), entry.title);
-    list.push_back({{"id", entry.id},
-                    {"aliases", entry.aliases},
-                    {"title", entry.title},
-                    {"status", repro::name(entry.status)},
-                    {"mechanism", entry.mechanism},
-                    {"versions", entry.versions},
-                    {"symptom", entry.symptom},
-                    {"workarounds", entry.workarounds},
-                    {"references", entry.references}});
+    if (as_json) {
+      list.push_back(to_json(entry));
+    } else {
+      fmt::print("{:<30} {:<10} {}\n", entry.id, repro::name(entry.status), entry.title);
+    }
   }
-  if (as_json) fmt::print("{}\n", list.dump(2));
+  if (as_json) fmt::print("{}\n", list.dump(1));
   return Exit::green;
 }
 
 Exit run(const ReproText& text) {
+  const repro::ReproduceOptions options{
+      .fixes = text.fix.empty() ? std::nullopt : std::optional<Fixes>(parse_fixes(text.fix)),
+      .model = model_folder(text.model),
+      .jobs = default_jobs()};
   if (text.id == "list") {
-    if (!text.fix.empty()) throw UsageError("repro list runs nothing: leave out --fix");
+    if (options.fixes || !text.model.empty()) {
+      throw UsageError("repro list runs nothing: leave out --fix and --model");
+    }
     return list_entries(text.json);
   }
   std::vector<const repro::Entry*> entries;
@@ -52,8 +79,7 @@ Exit run(const ReproText& text) {
   } else {
     entries.push_back(&repro::find_entry(text.id));
   }
-  const auto fixes = text.fix.empty() ? std::nullopt : std::optional<Fixes>(parse_fixes(text.fix));
-  const auto reproductions = repro::reproduce(entries, fixes);
+  const auto reproductions = repro::reproduce(entries, options);
   if (!reproductions) return Exit::interrupted;
 
   Json list = Json::array();
@@ -76,6 +102,7 @@ void add_repro(CLI::App& app, Action& action) {
   const auto text = std::make_shared<ReproText>();
   command->add_option("id", text->id, "An issue as in deepspeed#8130; all; list")->required();
   command->add_option("--fix", text->fix, "These fixes, joined by +, instead of the issue's own")->type_name("NAMES");
+  command->add_option("--model", text->model, "A Hugging Face folder instead of the card model")->type_name("DIR");
   command->add_flag("--json", text->json, "As JSON; a list for all");
   command->callback([&action, text] { action = [text] { return run(*text); }; });
 }

@@ -43,6 +43,16 @@ void add_selection(CLI::App& command, SelectionText& text) {
   command.add_option("--shard", text.shard, "The K-th of N equal parts")->type_name("K/N");
 }
 
+std::string model_folder(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::canonical(path, error);
+  if (error || !std::filesystem::is_directory(whole)) {
+    throw UsageError(fmt::format("--model '{}': expected a folder with config.json and model.safetensors", path));
+  }
+  return whole.string();
+}
+
 matrix::RunOptions RunText::parse() const {
   matrix::RunOptions parsed = options;
   matrix::Request& request = parsed.runner.request;
@@ -58,15 +68,7 @@ matrix::RunOptions RunText::parse() const {
   }
   request.launcher = launcher == "processes" ? "processes" : "threads";
   parse_fault(request.fault);
-  if (!request.model.empty()) {
-    // The worker opens it, and lines of another model must not be taken for this one's.
-    std::error_code error;
-    request.model = std::filesystem::canonical(request.model, error).string();
-    if (error || !std::filesystem::is_directory(request.model)) {
-      throw UsageError(fmt::format("--model '{}': expected a folder with config.json and model.safetensors",
-                                   options.runner.request.model));
-    }
-  }
+  request.model = model_folder(request.model);
   parsed.lines = format == "jsonl";
   return parsed;
 }

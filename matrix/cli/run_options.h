@@ -36,6 +36,10 @@ struct RunText {
 // Workers at a time unless the user says otherwise: the cores, at most two.
 int default_jobs();
 
+// The folder's whole path: the worker opens it, and lines of another model must not be taken for this one's. Empty
+// stays empty; throws UsageError where there is none.
+std::string model_folder(const std::string& path);
+
 // How a plan is run, on whatever stack: jobs, timeout, seed, folder.
 void add_running(CLI::App& command, RunText& text);
 // The same with everything that `matrix run` takes besides.

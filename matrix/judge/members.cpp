@@ -48,6 +48,14 @@ std::vector<std::string> Members::texts(const char* key) {
   return result;
 }
 
+std::vector<Members> Members::objects(const char* key) {
+  const Json& list = member(key);
+  if (!list.is_array()) fail(key, "a list of objects");
+  std::vector<Members> result;
+  for (const Json& entry : list) result.emplace_back(entry, fmt::format("{}{}[{}].", path_, key, result.size()));
+  return result;
+}
+
 void Members::nothing_else() const {
   for (const auto& [key, value] : object_.items()) {
     if (std::ranges::find(asked_, key) == asked_.end()) {

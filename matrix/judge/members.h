@@ -18,6 +18,8 @@ class Members {
   std::string text_or_empty(const char* key);
   // A list of such texts; one of length zero is a list too.
   std::vector<std::string> texts(const char* key);
+  // A list of objects, each with its place as its path.
+  std::vector<Members> objects(const char* key);
 
   // Throws UsageError where a member is left that was not looked for.
   void nothing_else() const;

@@ -27,11 +27,11 @@ Entry entry(Status status) {
 Reproduction run(const Entry& e, const std::string& behaviour, const std::optional<Fixes>& fixes = std::nullopt) {
   ::setenv("REGATHER_WORKER", REGATHER_FAKE_WORKER, 1);
   ::setenv("FAKE_WORKER", behaviour.c_str(), 1);
-  return reproduce({&e}, fixes)->front();
+  return reproduce({&e}, {.fixes = fixes, .model = {}})->front();
 }
 
 TEST(Reproduce, AFixedBugShowsWithoutItsFixOnly) {
-  const Entry e = entry(Status::fixed);
+  const Entry e = entry(Status::reproduced);
   const Reproduction r = run(e, "ddp/sft/fix=none=wrong");
   EXPECT_TRUE(r.reproduced && r.repaired && r.controlled && r.supported);
   EXPECT_FALSE(r.contradicted);
@@ -43,7 +43,7 @@ TEST(Reproduce, AFixedBugShowsWithoutItsFixOnly) {
 }
 
 TEST(Reproduce, AFailureOfAnotherKindIsNotTheBug) {
-  const Reproduction r = run(entry(Status::fixed), "ddp/sft/fix=none=exit");
+  const Reproduction r = run(entry(Status::reproduced), "ddp/sft/fix=none=exit");
   EXPECT_FALSE(r.reproduced);
   EXPECT_TRUE(r.contradicted);
 }
@@ -59,14 +59,14 @@ TEST(Reproduce, OpenAndRefutedAreGreenWhenTheyBehaveAsTheySay) {
 }
 
 TEST(Reproduce, OtherFixesMayStandIn) {
-  const Reproduction r = run(entry(Status::fixed), "ddp/sft/fix=none=wrong", Fixes{"gather"});
+  const Reproduction r = run(entry(Status::reproduced), "ddp/sft/fix=none=wrong", Fixes{"gather"});
   ASSERT_EQ(r.with.size(), 1U);
   EXPECT_EQ(id(r.with[0].which), "ddp/sft/fix=gather");
   EXPECT_THROW(with_fixes({parse_id("ddp/sft/call=engine/fix=none")}, {"redirect"}), UsageError);
 }
 
 TEST(Reproduce, NothingSupportedContradictsNothing) {
-  Entry e = entry(Status::fixed);
+  Entry e = entry(Status::reproduced);
   e.without = {parse_id("fsdp1/kto/fix=none")};
   const Reproduction r = run(e, "");
   EXPECT_FALSE(r.supported);
@@ -74,9 +74,24 @@ TEST(Reproduce, NothingSupportedContradictsNothing) {
   EXPECT_FALSE(r.contradicted);
 }
 
+TEST(Reproduce, AnEntryWithoutCasesRunsNothingAndContradictsNothing) {
+  Entry e = entry(Status::recognised);
+  e.without.clear();
+  e.with.clear();
+  e.control.clear();
+  const Reproduction r = run(e, "exit");
+  EXPECT_TRUE(r.supported);
+  EXPECT_FALSE(r.reproduced || r.repaired || r.contradicted);
+  EXPECT_NE(print(r).find("nothing to run"), std::string::npos);
+}
+
 TEST(ReproProgram, ListsRunsAndJudges) {
   EXPECT_NE(regather({"repro", "list"}).out.find("deepspeed#8130"), std::string::npos);
-  EXPECT_EQ(nlohmann::json::parse(regather({"repro", "list", "--json"}).out)[0]["status"], "fixed");
+  EXPECT_EQ(regather({"repro", "list", "--fix", "gather"}).code, 2);
+  for (const auto& entry : nlohmann::json::parse(regather({"repro", "list", "--json"}).out)) {
+    EXPECT_FALSE(entry["why"].empty()) << entry["id"];
+  }
+  EXPECT_EQ(regather({"repro", "deepspeed#4595"}).code, 0) << "open, and nothing to run";
   EXPECT_EQ(regather({"repro", "deepspeed#8130"}).code, 1) << "the fake worker passes everything";
   const Ended ended = regather({"repro", "deepspeed#8130", "--json"});
   const nlohmann::json json = nlohmann::json::parse(ended.out);
@@ -84,10 +99,12 @@ TEST(ReproProgram, ListsRunsAndJudges) {
   EXPECT_EQ(json["without"][0]["outcome"], "pass");
   EXPECT_EQ(json["reproduced"], false);
   EXPECT_EQ(json["repaired"], true);
-  EXPECT_EQ(json["status"], "fixed");
+  EXPECT_EQ(json["status"], "reproduced");
+  EXPECT_EQ(json["contradicted"], true);
   EXPECT_TRUE(nlohmann::json::parse(regather({"repro", "all", "--json"}).out).is_array());
   EXPECT_EQ(regather({"repro", "deepspeed#1"}).code, 2);
   EXPECT_EQ(regather({"repro", "deepspeed#8130", "--fix", "magic"}).code, 2);
+  EXPECT_EQ(regather({"repro", "deepspeed#8130", "--model", "/nowhere"}).code, 2);
   EXPECT_EQ(regather({"repro"}).code, 2);
 }
 
