@@ -9,7 +9,8 @@
 namespace regather {
 
 const std::vector<std::string_view>& known_mechanisms() {
-  static const std::vector<std::string_view> names{"accumulation_scaled",
+  static const std::vector<std::string_view> names{"accumulation_overwritten",
+                                                   "accumulation_scaled",
                                                    "adapter_bypassed",
                                                    "ddp_unused",
                                                    "frozen_structure",

@@ -66,6 +66,8 @@ std::string mechanism_of(const Departure& departure, const Evidence& evidence) {
     return "unit_bypassed";
   }
   if (departure.outcome == Outcome::wrong_gradient && saw("recompute_unhooked")) return "recompute_unhooked";
+  if (departure.outcome == Outcome::wrong_gradient && saw("accumulation_overwritten"))
+    return "accumulation_overwritten";
   if (departure.outcome == Outcome::wrong_gradient && saw("accumulation_scaled")) return "accumulation_scaled";
   // DDP's reducer is done once every parameter has come, and ignores what comes again.
   if (departure.outcome == Outcome::wrong_gradient && evidence.gradient_twice) return "reduced_twice";

@@ -21,7 +21,8 @@ TEST(Mechanism, AreSortedAndLookedUp) {
     check_mechanism("magic");
     FAIL() << "no error";
   } catch (const UsageError& e) {
-    EXPECT_TRUE(std::string(e.what()).starts_with("'magic' is not a mechanism: expected one of accumulation_scaled"));
+    EXPECT_TRUE(
+        std::string(e.what()).starts_with("'magic' is not a mechanism: expected one of accumulation_overwritten"));
   }
 }
 

@@ -45,6 +45,16 @@ TEST(Case, FailsByItsMechanism) {
          Phase::backward, "no_grad_input");
 }
 
+// Stage 3 counts micro-batches in the engine's forward. Around it every backward is a step's first and overwrites what
+// the one before has left, whoever divides the loss: the card's frozen head lets such a step end without an error.
+TEST(Case, AroundTheEnginesForwardZero3KeepsTheLastMicroBatchAlone) {
+  for (const char* accumulate : {"2", "manual2"}) {
+    const std::string of = fmt::format("zero3/sft/frozen=head/accumulate={}/", accumulate);
+    expect(of + "fix=gather", Outcome::wrong_gradient, Phase::gradients, "accumulation_overwritten");
+    EXPECT_EQ(run(of + "fix=gather+redirect").outcome, Outcome::pass) << of;
+  }
+}
+
 // A module that a recompute runs to its end is released at its end: without early stop that is the module in whose
 // backward the recompute runs. Frozen or not makes no difference, nor do persistence and gathering ahead.
 TEST(Case, WithoutEarlyStopZero3ReleasesUnderTheBackward) {

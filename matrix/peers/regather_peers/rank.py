@@ -352,6 +352,8 @@ class RankRun:
             self.evidence.add("missing_gradients")
         if self.backend.bypassed_units():
             self.evidence.add("unit_without_forward")
+        if self.case.micro_batches > 1 and self.backend.counts_no_micro_batch():
+            self.evidence.add("micro_batches_not_counted")
         names = self.given.trainable
         flat = torch.cat([(torch.zeros_like(right[n]) if got.get(n) is None else got[n].detach().double().cpu()).flatten()
                           for n in names])

@@ -52,6 +52,16 @@ Gradients::~Gradients() {
   }
 }
 
+void Gradients::start_boundary() {
+  first_of_boundary_ = true;
+  ran_ = false;
+}
+
+void Gradients::begin_forward() {
+  if (std::exchange(ran_, false)) first_of_boundary_ = false;
+  bucket_.clear();
+}
+
 void Gradients::arrived(ParamState& state) {
   if (!state.parameter.grad().defined()) return;  // an input without a gradient: nothing has arrived
   const int64_t numel = state.parameter.grad().numel();
@@ -92,6 +102,7 @@ void Gradients::flush() {
   for (ParamState* state : bucket_) {
     const at::Tensor part = output.narrow(0, offset, state->shard_numel);
     if (first_of_boundary_) {
+      overwrote_ = overwrote_ || ran_;
       state->gradient.copy_(part);
     } else {
       state->gradient.add_(part);

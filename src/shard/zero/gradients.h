@@ -23,10 +23,13 @@ class Gradients {
   // Reduces what is left in the bucket: a collective, at the end of backward.
   void flush();
   // The next backward overwrites the shards instead of adding to them.
-  void start_boundary() { first_of_boundary_ = true; }
-  void end_backward() { first_of_boundary_ = false; }
-  // An aborted backward leaves gradients in the bucket; the next forward drops them.
-  void drop_pending() { bucket_.clear(); }
+  void start_boundary();
+  void end_backward() { ran_ = true; }
+  // The engine's forward begins. It is what counts micro-batches (clear_backward_seen_flag of deepspeed 0.19): from the
+  // next backward on gradients add up. What an aborted backward has left in the bucket is dropped.
+  void begin_forward();
+  // Whether a backward has overwritten the gradients of an earlier one of the same step, since no forward came between.
+  bool overwrote() const { return overwrote_; }
 
  private:
   void arrived(ParamState& state);
@@ -36,6 +39,8 @@ class Gradients {
   std::vector<ParamState*> bucket_;
   int64_t bucket_numel_ = 0;
   bool first_of_boundary_ = true;
+  bool ran_ = false;  // a backward, since the last forward of the engine
+  bool overwrote_ = false;
 };
 
 }  // namespace regather::shard

@@ -37,7 +37,7 @@ Tensor Zero3::forward(const std::function<Tensor()>& body) {
     ~EngineForward() { hooks.end_engine_forward(); }
     ModuleHooks& hooks;
   } running(hooks_);
-  gradients_.drop_pending();
+  gradients_.begin_forward();
   return scale_.hook(root_.call(Tensor(), [&](const Tensor&) { return body(); }));
 }
 
@@ -47,6 +47,8 @@ void Zero3::backward(const Tensor& loss) {
   loss.backward();
   if (scale_.was_bypassed()) observe("accumulation_scaled", "the loss did not pass the engine's forward");
   gradients_.flush();
+  if (gradients_.overwrote())
+    observe("accumulation_overwritten", "no forward of the engine came between two backwards");
   gradients_.end_backward();
 }
 

@@ -59,5 +59,9 @@ class Backend:
         grad since zero_gradients()."""
         return []
 
+    def counts_no_micro_batch(self):
+        """Whether a step's later backwards overwrite the gradients of its earlier ones."""
+        return False
+
     def close(self):
         pass
