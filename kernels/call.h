@@ -26,12 +26,4 @@ struct Call {
   }
 };
 
-// Rows [first, first + count) of the kept ones; of unsplittable losses also which sequences those are.
-struct Span {
-  int64_t first = 0;
-  int64_t count = 0;
-  int64_t first_sequence = 0;
-  int64_t sequences = 0;
-};
-
 }  // namespace regather::kernels

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <vector>
+#include <string>
 
 #include "kernels/call.h"
 #include "kernels/context.h"
@@ -23,32 +23,6 @@ namespace {
 
 // Two tiles of the fused product, which work in pairs.
 constexpr int64_t kUnitRows = 256;
-
-std::vector<Span> spans_of(const Call& call) {
-  std::vector<Span> spans;
-  const int64_t most = call.space.chunk_rows;
-  if (call.sequences.together == 0) {
-    // Chunks of nearly the same size, in whole tiles of the products: a small last one would cost as much traffic as
-    // any other.
-    const int64_t unit = std::min<int64_t>(most, kUnitRows);
-    const int64_t units = divide_up(call.kept, unit);
-    const int64_t chunks = divide_up(units, most / unit);
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      const int64_t first = chunk * units / chunks * unit;
-      const int64_t last = std::min((chunk + 1) * units / chunks * unit, call.kept);
-      spans.push_back({first, last - first});
-    }
-    return spans;
-  }
-  for (int64_t sequence = 0; sequence < call.sequences.count; sequence += call.sequences.together) {
-    const int64_t first = call.start[sequence];
-    const int64_t count = call.start[sequence + call.sequences.together] - first;
-    if (spans.empty() || spans.back().count + count > most) spans.push_back({first, 0, sequence, 0});
-    spans.back().count += count;
-    spans.back().sequences += call.sequences.together;
-  }
-  return spans;
-}
 
 ChunkRows rows_of(const Call& call, const Span& span) {
   const Workspace& space = call.space;
@@ -235,7 +209,7 @@ void linear_loss(Context& context, const Linear& linear, const LossParameters& l
   clear_results(call);
   call.mark("begin");
   bool accumulate = false;
-  for (const Span& span : spans_of(call)) {
+  for (const Span& span : spans_of(call.sequences, call.kept, call.start, call.space.chunk_rows, kUnitRows)) {
     if (space.logits != nullptr) {
       plain_chunk(call, span, accumulate);
       accumulate = accumulate || span.count > 0;
@@ -268,7 +242,7 @@ void log_probabilities(Context& context, const Linear& linear, float* out, void*
   if (call.kept < linear.rows) {
     check(cudaMemsetAsync(out, 0, static_cast<size_t>(linear.rows) * sizeof(float), stream), "cudaMemsetAsync");
   }
-  for (const Span& span : spans_of(call)) {
+  for (const Span& span : spans_of(call.sequences, call.kept, call.start, call.space.chunk_rows, kUnitRows)) {
     if (space.logits != nullptr) {
       plain_log_probabilities(call, span);
       continue;

@@ -7,69 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <variant>
+
+#include "kernels/problem.h"
 
 struct CUstream_st;
 
 namespace regather::kernels {
 
 using Stream = CUstream_st*;
-
-enum class Dtype { bf16, fp16, fp32 };
-
-// Device pointers, hidden and weight at multiples of 16 bytes; all matrices are dense and row-major.
-struct Linear {
-  int64_t rows = 0;                  // N
-  int64_t width = 0;                 // H
-  int64_t vocab = 0;                 // V
-  Dtype dtype = Dtype::bf16;         // of hidden, weight and bias
-  const void* hidden = nullptr;      // [N, H]
-  const void* weight = nullptr;      // [V, H]
-  const void* bias = nullptr;        // [V], or null
-  const int64_t* targets = nullptr;  // [N]; rows with ignore_index take no part and cost nothing
-  int64_t ignore_index = -100;
-};
-
-// Mean over the rows that take part of -log p(target).
-struct Sft {};
-
-// The rows are sequences of `length` rows each, N = B * length. Given per token (one float a row) where a name says
-// log_probabilities; masked rows' values are not read.
-struct Grpo {
-  int64_t length = 0;
-  const float* advantages = nullptr;                   // [B]
-  const float* old_log_probabilities = nullptr;        // [N]; null: the policy's own, so that the ratio is 1
-  const float* reference_log_probabilities = nullptr;  // [N]; null: no KL term
-  float epsilon_low = 0.2F;
-  float epsilon_high = 0.2F;
-  float beta = 0.04F;
-};
-
-// The first half of the sequences chosen, the second rejected, in the same order.
-struct Dpo {
-  int64_t length = 0;
-  const float* reference_log_probabilities = nullptr;  // [N]
-  float beta = 0.1F;
-};
-
-struct Kto {
-  int64_t length = 0;
-  const float* reference_log_probabilities = nullptr;  // [N]
-  const bool* desirable = nullptr;                     // [B]
-  const float* kl = nullptr;                           // scalar
-  float beta = 0.1F;
-};
-
-using LossParameters = std::variant<Sft, Grpo, Dpo, Kto>;
-
-struct Results {
-  float* loss = nullptr;            // scalar
-  void* hidden_gradient = nullptr;  // [N, H], of linear's dtype
-  void* weight_gradient = nullptr;  // [V, H] of weight_dtype: linear's own or fp32
-  Dtype weight_dtype = Dtype::bf16;
-  float* bias_gradient = nullptr;      // [V], or null
-  float* log_probabilities = nullptr;  // [N], or null: of the targets, 0 where masked
-};
 
 struct Options {
   // Rows of a chunk at most. Whole sequences (DPO: pairs) of Dpo and Kto are never split: a chunk is then as large as

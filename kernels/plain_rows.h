@@ -7,8 +7,6 @@
 
 namespace regather::kernels {
 
-constexpr int64_t size_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
-
 // Pointers to the chunk's first element.
 struct PlainRows {
   Dtype dtype = Dtype::fp32;

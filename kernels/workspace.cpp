@@ -41,29 +41,6 @@ constexpr int64_t kSumsChunk = 2048;
 // The plain path has logits beside the sums.
 constexpr int64_t kPlainChunk = 256;
 
-}  // namespace
-
-Sequences sequences_of(const Linear& linear, const LossParameters& loss) {
-  return std::visit(
-      [&](const auto& parameters) -> Sequences {
-        using Loss = std::decay_t<decltype(parameters)>;
-        if constexpr (std::is_same_v<Loss, Sft>) {
-          return {1, linear.rows, 0};
-        } else {
-          const int64_t length = parameters.length;
-          require(length > 0 && linear.rows % length == 0, "rows are no whole number of sequences");
-          const int64_t count = linear.rows / length;
-          if constexpr (std::is_same_v<Loss, Grpo>) return {count, length, 0};
-          if constexpr (std::is_same_v<Loss, Kto>) return {count, length, 1};
-          require(count % 2 == 0, "DPO needs as many rejected sequences as chosen ones");
-          return {count, length, 2};
-        }
-      },
-      loss);
-}
-
-namespace {
-
 Workspace of_call(const Linear& linear, int64_t sequences, Arranger& arranger) {
   Workspace space;
   const int64_t rows = std::max<int64_t>(linear.rows, 1);

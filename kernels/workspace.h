@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/linear_loss.h"
+#include "kernels/spans.h"
 
 namespace regather::kernels {
 
@@ -42,14 +43,6 @@ struct Workspace {
 
   size_t bytes = 0;
 };
-
-// Sequences in the batch, 1 where the loss has none; how many of them belong together and may not be split.
-struct Sequences {
-  int64_t count = 1;
-  int64_t length = 0;
-  int64_t together = 0;  // 0: rows may be split anywhere
-};
-Sequences sequences_of(const Linear& linear, const LossParameters& loss);
 
 // `base` may be null, to learn the size.
 Workspace lay_out(const Linear& linear, const Sequences& sequences, const Options& options, void* base);

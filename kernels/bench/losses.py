@@ -18,21 +18,21 @@ def zipf_targets(rows, vocab):
 class Data:
     """Hidden states that lean towards their targets, so that probabilities lie between nearly 0 and nearly 1."""
 
-    def __init__(self, shape, rows):
+    def __init__(self, shape, rows, dtype=torch.bfloat16):
         self.width, self.vocab = SHAPES[shape]
         generator = torch.Generator(DEVICE).manual_seed(1)
         normal = lambda *size: torch.randn(*size, device=DEVICE, generator=generator)
         self.targets = zipf_targets(rows, self.vocab).to(DEVICE)
-        self.weight = (normal(self.vocab, self.width) * 0.02).bfloat16()
+        self.weight = (normal(self.vocab, self.width) * 0.02).to(dtype)
         lean = 6 + 8 * torch.rand(rows, 1, device=DEVICE, generator=generator)
         self.hidden = (normal(rows, self.width) + self.weight[self.targets].float() * lean /
-                       (0.0004 * self.width)).bfloat16()
+                       (0.0004 * self.width)).to(dtype)
         self.normal = normal
         self.sequences = rows // LENGTH
 
     def add_reference_model(self):
-        self.reference_hidden = (self.hidden.float() + 0.02 * self.normal(*self.hidden.shape)).bfloat16()
-        self.reference_weight = (self.weight.float() + 0.0002 * self.normal(*self.weight.shape)).bfloat16()
+        self.reference_hidden = (self.hidden.float() + 0.02 * self.normal(*self.hidden.shape)).to(self.hidden.dtype)
+        self.reference_weight = (self.weight.float() + 0.0002 * self.normal(*self.weight.shape)).to(self.weight.dtype)
 
     def add_parameters(self):
         """What GRPO, DPO and KTO are given, per token [B, T] in float32. Tokens near the clip are moved away from it:

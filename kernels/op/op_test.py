@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the torch operators, on a GPU: op_test.py LIBREGATHER_OP.SO"""
+"""Tests of the torch operators: op_test.py LIBREGATHER_OP.SO cuda|cpu"""
 import pathlib
 import sys
 
@@ -10,6 +10,7 @@ import losses  # noqa: E402
 
 losses.SHAPES["small"] = (256, 3001)
 losses.LENGTH = 64
+losses.DEVICE = sys.argv[2]
 op = torch.ops.regather
 
 

@@ -8,20 +8,9 @@
 
 #include "kernels/linear_loss.h"
 #include "kernels/tests/device.cuh"
+#include "kernels/tests/host_losses.h"
 
 namespace regather::kernels::testing {
-
-// What LossParameters points to, on the host.
-struct HostParameters {
-  int64_t length = 0;
-  std::vector<float> advantages;
-  std::vector<float> old_log_probabilities;
-  std::vector<float> reference_log_probabilities;
-  std::vector<bool> desirable;
-  double kl = 0;
-};
-
-enum class LossName { sft, grpo, dpo, kto };
 
 struct Reference {
   double loss = 0;
