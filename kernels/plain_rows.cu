@@ -1,46 +1,13 @@
 #include "kernels/plain_rows.h"
 
-#include <cuda_fp16.h>
-
 #include "kernels/coefficient.cuh"
 #include "kernels/cuda_check.cuh"
+#include "kernels/numbers.cuh"
 
 namespace regather::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-
-__device__ float widened(float x) { return x; }
-__device__ float widened(__half x) { return __half2float(x); }
-__device__ float widened(__nv_bfloat16 x) { return __bfloat162float(x); }
-
-template <class T>
-__device__ T narrowed(float x);
-template <>
-__device__ float narrowed<float>(float x) {
-  return x;
-}
-template <>
-__device__ __half narrowed<__half>(float x) {
-  return __float2half_rn(x);
-}
-template <>
-__device__ __nv_bfloat16 narrowed<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
-}
-
-// function(T{}) with the dtype's T.
-template <class Function>
-void with_dtype(Dtype dtype, const Function& function) {
-  switch (dtype) {
-    case Dtype::bf16:
-      return function(__nv_bfloat16());
-    case Dtype::fp16:
-      return function(__half());
-    case Dtype::fp32:
-      return function(float());
-  }
-}
 
 unsigned int blocks_of(int64_t count) { return static_cast<unsigned int>(count); }
 
