@@ -18,7 +18,7 @@ namespace regather::matrix {
 struct Request {
   std::string id;
   std::string device = "cpu";
-  std::string launcher = "threads";  // or "processes"
+  std::string launcher = "threads";  // or "processes", or "torchrun" to a worker that leads others
   int attempt = 1;                   // how many times this case has been started, this one counted
   std::string model;                 // a Hugging Face directory; empty: the card model
   uint64_t seed = 1;

@@ -57,6 +57,8 @@ std::vector<size_t> execution_order(const std::vector<Case>& cases, const RunOpt
     // is the first of its processes, and runs once.
     std::ranges::stable_sort(order, {}, [&](size_t i) { return print_fixes(cases[i].fixes); });
   }
+  // What needs more ranks than there are does not run.
+  if (options.ranks) std::erase_if(order, [&](size_t i) { return cases[i].world > options.ranks->size; });
   return order;
 }
 
@@ -91,8 +93,7 @@ void replay(const std::vector<LedgerLine>& lines, const std::vector<Case>& cases
 }
 
 // The deciding lines in the plan's order; what has none has not run.
-std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule& schedule,
-                                  const RunnerOptions& options) {
+std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule& schedule, const RunOptions& options) {
   std::vector<DocumentCase> list;
   for (size_t i = 0; i < cases.size(); ++i) {
     const History& history = schedule.history(i);
@@ -102,10 +103,12 @@ std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule
     }
     CaseResult result;
     result.which = cases[i];
-    result.device = options.request.device;
-    result.stack = options.stack.name;
+    result.device = options.runner.request.device;
+    result.stack = options.runner.stack.name;
     result.attempt = 0;
-    result.reason = "the run stopped at the first red case";
+    result.reason = options.ranks && cases[i].world > options.ranks->size
+                        ? fmt::format("needs {} ranks, {} were started", cases[i].world, options.ranks->size)
+                        : "the run stopped at the first red case";
     list.push_back({result, to_line(result), {}});
   }
   return list;
@@ -247,7 +250,7 @@ Ran run(const RunOptions& options) {
   Document document{.definition = plan.definition,
                     .hash = hash,
                     .shard = {},
-                    .cases = collect(plan.cases, schedule, options.runner),
+                    .cases = collect(plan.cases, schedule, options),
                     .absent = 0,
                     .seconds = 0};
   const Shard& shard = options.selection.shard;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "matrix/document.h"
 #include "matrix/plan.h"
+#include "matrix/ranks.h"
 #include "matrix/runner.h"
 #include "matrix/schedule.h"
 #include "matrix/verdict.h"
@@ -13,6 +15,7 @@
 namespace regather::matrix {
 
 struct RunOptions {
+  std::optional<Ranks> ranks;  // this process is rank 0 of these, which run the cases together
   Selection selection;
   RunnerOptions runner;
   SchedulePolicy policy;

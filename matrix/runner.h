@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "case/case.h"
 #include "case/result.h"
 #include "matrix/deaths.h"
@@ -30,6 +31,11 @@ using OnResult = std::function<bool(size_t index, const CaseResult& result, cons
 
 // Called for every death as it happens, and once more when it is known what it came to.
 using OnDeath = std::function<void(const DeathReport&)>;
+
+// What was asked for cannot be finished: a rank of another process is gone.
+struct Incomplete : Error {
+  explicit Incomplete(const std::string& text) : Error("ranks", text) {}
+};
 
 enum class RunEnd { done, stopped, interrupted };
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "matrix/cli/commands.h"
+#include "matrix/runner.h"
 
 namespace {
 
@@ -55,6 +56,8 @@ int main(int argc, char** argv) {
     code = run(argc, argv);
   } catch (const regather::UsageError& e) {
     code = fail(Exit::usage, e.what());
+  } catch (const regather::matrix::Incomplete& e) {
+    code = fail(Exit::incomplete, e.what());
   } catch (const std::exception& e) {
     code = fail(Exit::internal, e.what());
   }

@@ -12,6 +12,7 @@
 #include "case/support.h"
 #include "matrix/cli/commands.h"
 #include "matrix/cli/run_options.h"
+#include "matrix/follow.h"
 #include "matrix/run.h"
 
 namespace regather::cli {
@@ -51,6 +52,16 @@ Exit bisect_versions(const RunOptions& options, const std::string& package) {
               {"--stack", options.runner.stack.name, "--package", package, "--case", options.selection.ids.front()});
 }
 
+// Alone, or as one rank among several.
+Exit run_cases(const RunOptions& options) {
+  if (!options.ranks || options.dry_run) return matrix::run(options).exit;
+  if (options.ranks->rank > 0) return matrix::follow(*options.ranks);
+  matrix::Lead lead(*options.ranks);
+  const Exit exit = matrix::run(options).exit;
+  lead.end(exit);
+  return exit;
+}
+
 }  // namespace
 
 void add_matrix(CLI::App& app, Action& action) {
@@ -67,7 +78,8 @@ void add_matrix(CLI::App& app, Action& action) {
   run->callback([&action, run, text, package] {
     note_given(*run, *text);
     action = [text, package] {
-      return package->empty() ? matrix::run(text->parse()).exit : bisect_versions(text->parse(), *package);
+      const RunOptions options = text->parse();
+      return package->empty() ? run_cases(options) : bisect_versions(options, *package);
     };
   });
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -62,15 +63,31 @@ matrix::RunOptions RunText::parse() const {
   } else if (request.device != "cpu") {
     throw UsageError(fmt::format("--device '{}': the reference runtime runs on cpu; expected cpu", request.device));
   }
-  if (launcher != "auto" && launcher != "threads" && launcher != "processes") {
-    throw UsageError(
-        fmt::format("--launcher '{}': expected auto (threads), threads or processes, all on this host", launcher));
-  }
-  request.launcher = launcher == "processes" ? "processes" : "threads";
+  use_launcher(parsed);
   parse_fault(request.fault);
   request.model = model_folder(request.model);
   parsed.lines = format == "jsonl";
   return parsed;
+}
+
+// Ranks of this host, or those that torchrun, srun or mpirun have started.
+void RunText::use_launcher(matrix::RunOptions& parsed) const {
+  if (stack != "reference") return;
+  if (launcher != "auto" && launcher != "threads" && launcher != "processes" && launcher != "torchrun") {
+    throw UsageError(fmt::format("--launcher '{}': expected auto, threads, processes or torchrun", launcher));
+  }
+  parsed.runner.request.launcher = launcher == "processes" ? "processes" : "threads";
+  if (launcher != "auto" && launcher != "torchrun") return;
+  parsed.ranks = matrix::ranks_of_launcher(::getenv);
+  if (!parsed.ranks) {
+    if (launcher == "auto") return;
+    throw UsageError(
+        "--launcher torchrun: no launcher has started this process as one of several: expected RANK, WORLD_SIZE, "
+        "MASTER_ADDR and MASTER_PORT, or what srun or mpirun set");
+  }
+  parsed.runner.request.launcher = "torchrun";
+  parsed.runner.jobs = 1;  // every case has all the ranks
+  parsed.runner.stack.environment = matrix::worker_variables(*parsed.ranks, "lead");
 }
 
 // A Python environment: imports take tens of seconds, and its ranks are processes that fill the machine.
@@ -141,7 +158,10 @@ void add_run(CLI::App& command, RunText& text) {
   command.add_flag("--dry-run", options.dry_run, "Print the ids that would run");
   command.add_option("--device", request.device, "Where cases run: cpu; on a Python stack cuda too")
       ->capture_default_str();
-  command.add_option("--launcher", text.launcher, "Ranks as threads or processes; auto: threads")
+  command
+      .add_option("--launcher", text.launcher,
+                  "Ranks as threads or processes of this host, or torchrun: those that torchrun, srun or mpirun "
+                  "have started; auto: torchrun when there are such, else threads")
       ->capture_default_str();
   command.add_option("--model", request.model, "A Hugging Face folder instead of the card model")->type_name("DIR");
   command.add_option("--fault", request.fault, "Break the runtime in one place (regather fault list)")

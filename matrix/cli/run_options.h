@@ -31,6 +31,7 @@ struct RunText {
 
  private:
   void use_stack(matrix::RunOptions& parsed) const;
+  void use_launcher(matrix::RunOptions& parsed) const;
 };
 
 // Workers at a time unless the user says otherwise: the cores, at most two.

@@ -4,9 +4,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,8 @@
 #include "base/stack_dump.h"
 #include "case/fault.h"
 #include "matrix/worker/crash_handler.h"
+#include "matrix/worker/joined.h"
+#include "matrix/worker/requests.h"
 #include "train/run_case.h"
 
 namespace {
@@ -30,44 +34,54 @@ int take_stdout() {
   return pipe;
 }
 
-// False when nobody reads any more.
-bool write_line(int pipe, std::string line) {
-  line += '\n';
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t wrote = ::write(pipe, line.data() + done, line.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return false;
-    done += static_cast<size_t>(wrote);
-  }
-  return true;
-}
-
-regather::train::RunOptions options_of(const nlohmann::json& request) {
-  regather::train::RunOptions options;
-  if (request.value("launcher", "threads") == "processes") options.launcher = regather::train::Launcher::processes;
-  if (request.contains("model") && request["model"].is_string()) options.model = request["model"].get<std::string>();
-  options.seed = request.value("seed", uint64_t{1});
-  // A rank that waits gives up, and says for whom it waited, before the runner's own limit kills the worker.
-  options.deadline = std::chrono::milliseconds(static_cast<int64_t>(request.value("timeout", 60.0) * 500));
-  return options;
+// The part that this worker has among those of other ranks, if any.
+std::string role() {
+  const char* text = std::getenv("REGATHER_ROLE");
+  return text == nullptr ? "" : text;
 }
 
 // What another stack needs to run the same case, into a file.
 std::string answer_export(regather::train::Runner& runner, const nlohmann::json& request) {
   const regather::Case c = regather::parse_id(request.at("export").get<std::string>());
   const auto file = request.at("to").get<std::string>();
-  runner.export_case(c, options_of(request), file, request.value("record", false));
+  runner.export_case(c, regather::options_of(request), file, request.value("record", false));
   return nlohmann::json{{"exported", file}}.dump();
 }
 
-std::string answer(regather::train::Runner& runner, const nlohmann::json& request) {
+std::string answer(regather::train::Runner& runner, regather::Leader* leader, const nlohmann::json& request) {
   if (request.contains("export")) return answer_export(runner, request);
   const regather::Case c = regather::parse_id(request.at("id").get<std::string>());
   regather::seed_fault(regather::parse_fault(request.value("fault", "")));
-  CaseResult result = runner.run(c, options_of(request));
+  CaseResult result = leader == nullptr ? runner.run(c, regather::options_of(request))
+                                        : leader->run(runner, c, regather::options_of(request), request);
   result.device = request.value("device", "cpu");
   result.attempt = request.value("attempt", 1);
   return regather::to_line(result);
+}
+
+void answer_requests(int pipe) {
+  std::optional<regather::Leader> leader;
+  if (!role().empty()) leader.emplace(regather::joined_from_environment());
+  regather::train::Runner runner;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (!regather::write_line(pipe, answer(runner, leader ? &*leader : nullptr, nlohmann::json::parse(line)))) break;
+  }
+}
+
+void play(const std::string& part, int pipe) {
+  const regather::Joined joined = regather::joined_from_environment();
+  const auto text = [](const char* name) { return std::string(std::getenv(name) == nullptr ? "" : std::getenv(name)); };
+  if (part == "serve") {
+    regather::serve(joined, pipe);
+  } else if (part == "gather") {
+    regather::gather_followers(joined);
+  } else if (part == "end") {
+    regather::end_followers(joined, std::stoi(text("REGATHER_END")));
+  } else if (part == "follow") {
+    regather::follow(joined, pipe, text("REGATHER_DIED"));
+  } else {
+    throw regather::UsageError(fmt::format("REGATHER_ROLE '{}': expected serve, gather, lead, follow or end", part));
+  }
 }
 
 }  // namespace
@@ -84,13 +98,17 @@ int main(int argc, char** argv) {
       throw regather::UsageError("usage: regather-worker [--blackbox FILE], requests on stdin");
     }
     const int pipe = take_stdout();
-    regather::train::Runner runner;
-    for (std::string line; std::getline(std::cin, line);) {
-      if (!write_line(pipe, answer(runner, nlohmann::json::parse(line)))) break;
+    if (role().empty() || role() == "lead") {
+      answer_requests(pipe);
+    } else {
+      play(role(), pipe);
     }
   } catch (const regather::UsageError& error) {
     std::cerr << error.what() << '\n';
     return 2;
+  } catch (const regather::LostRank& error) {
+    std::cerr << error.what() << '\n';
+    return 5;
   } catch (const std::exception& error) {
     std::cerr << "regather-worker: " << error.what() << '\n';
     return 3;

@@ -7,6 +7,7 @@
 #include "case/fault.h"
 #include "case/support.h"
 #include "comm/launch.h"
+#include "comm/rendezvous.h"
 #include "model/checkpoint_files.h"
 #include "model/quantise.h"
 #include "train/given.h"
@@ -37,8 +38,9 @@ struct WithoutFault {
   Fault fault = seeded_fault();
 };
 
-// The end of a rank that left no result of its own.
-CaseResult from_failure(const Case& c, const comm::RankEnd& end, int rank) {
+}  // namespace
+
+CaseResult result_of_failure(const Case& c, const comm::RankEnd& end, int rank) {
   CaseResult result;
   result.which = c;
   if (end.peer_failed) return result;
@@ -55,8 +57,6 @@ CaseResult from_failure(const Case& c, const comm::RankEnd& end, int rank) {
   settle(result, {departure});
   return result;
 }
-
-}  // namespace
 
 Runner::Runner() {
   at::set_num_threads(1);  // ranks are the parallelism
@@ -115,7 +115,7 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
   if (options.record != nullptr) options.record->assign(static_cast<size_t>(c.world), {});
   const comm::RankFunction rank = [&](comm::World& world) {
     auto* record = options.record != nullptr ? &options.record->at(static_cast<size_t>(world.rank())) : nullptr;
-    return to_line(run_rank(world, c, *prepared.setting, *prepared.reference, record));
+    return to_line(train::run_rank(world, c, *prepared.setting, *prepared.reference, record));
   };
   comm::LaunchOptions launch;
   launch.world = c.world;
@@ -125,12 +125,22 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
 
   std::vector<CaseResult> ranks;
   for (size_t i = 0; i < ends.size(); ++i) {
-    ranks.push_back(ends[i].result.empty() ? from_failure(c, ends[i], static_cast<int>(i))
+    ranks.push_back(ends[i].result.empty() ? result_of_failure(c, ends[i], static_cast<int>(i))
                                            : result_from_line(ends[i].result));
   }
   result = merge(ranks);
   result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+CaseResult Runner::run_rank(const Case& c, const RunOptions& options, comm::Rendezvous& rendezvous,
+                            const std::string& meeting, int rank) {
+  trace_case(id(c));
+  const Prepared prepared = prepare(c, options);
+  const comm::RankEnd end = rendezvous.run_rank_of(
+      meeting, rank, {.world = c.world, .deadline = options.deadline},
+      [&](comm::World& world) { return to_line(train::run_rank(world, c, *prepared.setting, *prepared.reference)); });
+  return end.result.empty() ? result_of_failure(c, end, rank) : result_from_line(end.result);
 }
 
 void Runner::export_case(const Case& c, const RunOptions& options, const std::filesystem::path& file, bool record) {

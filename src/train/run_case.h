@@ -9,13 +9,21 @@
 #include <string>
 
 #include "case/result.h"
+#include "comm/launch.h"
 #include "train/export.h"
 #include "train/reference.h"
 #include "train/setting.h"
 
+namespace regather::comm {
+class Rendezvous;
+}
+
 namespace regather::train {
 
 enum class Launcher { threads, processes };
+
+// The result of a rank that left none of its own.
+CaseResult result_of_failure(const Case& c, const comm::RankEnd& end, int rank);
 
 struct RunOptions {
   Launcher launcher = Launcher::threads;
@@ -39,6 +47,9 @@ class Runner {
   CaseResult run(const Case& c, const RunOptions& options);
   // What run() makes first and keeps, for the same options.
   Prepared prepare(const Case& c, const RunOptions& options);
+  // This process's rank of the case alone, with the other processes that name the same meeting; not merged.
+  CaseResult run_rank(const Case& c, const RunOptions& options, comm::Rendezvous& rendezvous,
+                      const std::string& meeting, int rank);
   // Writes what the case is given and what is right, as export.h says; `record`: runs it, with its gradients.
   void export_case(const Case& c, const RunOptions& options, const std::filesystem::path& file, bool record);
 

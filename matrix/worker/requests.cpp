@@ -1,0 +1,31 @@
+#include "matrix/worker/requests.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+namespace regather {
+
+bool write_line(int pipe, std::string line) {
+  line += '\n';
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t wrote = ::write(pipe, line.data() + done, line.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return false;
+    done += static_cast<size_t>(wrote);
+  }
+  return true;
+}
+
+train::RunOptions options_of(const nlohmann::json& request) {
+  train::RunOptions options;
+  if (request.value("launcher", "threads") == "processes") options.launcher = train::Launcher::processes;
+  if (request.contains("model") && request["model"].is_string()) options.model = request["model"].get<std::string>();
+  options.seed = request.value("seed", uint64_t{1});
+  // A rank that waits gives up, and says for whom it waited, before the runner's own limit kills the worker.
+  options.deadline = std::chrono::milliseconds(static_cast<int64_t>(request.value("timeout", 60.0) * 500));
+  return options;
+}
+
+}  // namespace regather
