@@ -33,7 +33,8 @@ class MemoryGroup {
       const std::string name = line.substr(line.find(':', line.find(':') + 1) + 1);
       const bool first_version = line.find(":memory:") != std::string::npos;
       if (!first_version && !line.starts_with("0::")) continue;
-      path_ = "/sys/fs/cgroup" + std::string(first_version ? "/memory" : "") + name + "/regather-test-" + std::to_string(::getpid());
+      path_ = "/sys/fs/cgroup" + std::string(first_version ? "/memory" : "") + name + "/regather-test-" +
+              std::to_string(::getpid());
       const std::string limit = path_ + (first_version ? "/memory.limit_in_bytes" : "/memory.max");
       std::error_code refused;
       if (!std::filesystem::create_directory(path_, refused)) continue;
