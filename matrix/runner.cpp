@@ -190,7 +190,8 @@ class Runner {
     worker->read_output();
     if (type.empty()) type = describe_status(status);
     if (type == "exit 2") throw UsageError(worker->error_tail());
-    if (type == "exit 5") throw Incomplete(worker->error_tail());
+    // What a worker says that leads ranks of other processes.
+    if (type == "exit 5" && options_.request.launcher == "torchrun") throw Incomplete(worker->error_tail());
     if (!slot.flight) return;  // it died idle: nothing is lost
     const bool begun = had_begun(cases_[running(*slot.flight)], worker->box());
     if (slot.flight->investigation && (!begun || !stopped.empty())) return investigate(slot, Shown::nothing);
