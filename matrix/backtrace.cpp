@@ -1,6 +1,7 @@
 #include "matrix/backtrace.h"
 
 #include <cxxabi.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +11,7 @@
 namespace regather::matrix {
 namespace {
 
+constexpr std::string_view kIndent = "    ";
 constexpr size_t kLongestSymbol = 160;
 constexpr size_t kLongestMangled = 4096;
 
@@ -48,7 +50,9 @@ std::optional<std::string> frame(std::string_view line) {
   const std::string_view inside = line.substr(open + 1, close - open - 1);
   const std::string_view symbol = inside.substr(0, inside.find("+0x"));
   const std::string_view file = line.substr(0, open);
-  return "    " + (symbol.empty() ? std::string(file.substr(file.rfind('/') + 1)) : demangled(symbol));
+  if (!symbol.empty()) return fmt::format("{}{}", kIndent, demangled(symbol));
+  // An unnamed function of a program or library: its place there is the same in every run, for addr2line.
+  return fmt::format("{}{}{}", kIndent, file.substr(file.rfind('/') + 1), inside.starts_with("+0x") ? inside : "");
 }
 
 std::string without_addresses(std::string_view line) {
@@ -75,6 +79,31 @@ std::string readable_backtrace(std::string_view text) {
     if (!text.empty()) readable += '\n';
   }
   return readable;
+}
+
+TakenApart take_apart(std::string_view readable) {
+  constexpr std::string_view kStack = "stack of ";
+  TakenApart parts;
+  bool in_stack = false;
+  while (!readable.empty()) {
+    const std::string_view line = readable.substr(0, readable.find('\n'));
+    readable.remove_prefix(std::min(readable.size(), line.size() + 1));
+    const size_t at = line.find(kStack);
+    in_stack = in_stack && line.starts_with(kIndent);
+    if (in_stack) {
+      parts.stacks.back().frames.emplace_back(line.substr(kIndent.size()));
+    } else if (at != std::string_view::npos && line.ends_with(':')) {
+      in_stack = true;
+      const std::string_view thread = line.substr(at + kStack.size());
+      parts.stacks.push_back({.head = std::string(line.substr(0, at + kStack.find(' '))),
+                              .thread = std::string(thread.substr(0, thread.size() - 1)),
+                              .frames = {}});
+    } else {
+      parts.words += parts.words.empty() ? "" : "\n";
+      parts.words += line;
+    }
+  }
+  return parts;
 }
 
 std::string_view last_lines(std::string_view text, size_t bytes) {

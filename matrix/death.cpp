@@ -1,21 +1,25 @@
 #include "matrix/death.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "matrix/backtrace.h"
+#include "matrix/rank_traces.h"
 
 namespace regather::matrix {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr size_t kLongestTail = 2000;
-constexpr std::string_view kFatalSignal = "regather-worker: fatal signal";
 constexpr std::string_view kFatal = "regather-worker: fatal signal, stack of rank ";
 constexpr std::string_view kFromOutside = "regather-worker: signal from outside";
 constexpr const char* kKilled = "signal 9 ";
@@ -25,31 +29,13 @@ bool deadly(Outcome outcome) {
   return outcome == Outcome::crash || outcome == Outcome::hang || outcome == Outcome::oom;
 }
 
-template <size_t N>
-std::string text_of(const std::array<char, N>& characters) {
-  return {characters.begin(), std::ranges::find(characters, '\0')};
-}
-
-struct Rank {
-  int number;
-  int step;
-  int phase;
-  uint64_t collectives;
-  std::string last;
-};
-
-// The ranks of the case that had begun; none when the box tells of another case.
-std::vector<Rank> ranks_of(const Case& c, const BlackBox& box) {
-  std::vector<Rank> ranks;
-  if (!had_begun(c, box)) return ranks;
-  for (int number = 0; number < std::min(c.world, kMaxRanks); ++number) {
-    const RankTrace& trace = box.ranks[static_cast<size_t>(number)];
-    const int phase = trace.phase.load();
-    if (phase < 0 || phase > static_cast<int>(Phase::invariant)) continue;
-    ranks.push_back(
-        {number, std::max(0, trace.step.load()), phase, trace.collectives.load(), text_of(trace.collective)});
-  }
-  return ranks;
+// Makes the first such failure the outcome, if there is one.
+void put_first(CaseResult& result, bool (*wanted)(Outcome)) {
+  if (!result.signature) result.signature.emplace();
+  const auto found = std::ranges::find_if(result.also, [&](const Departure& d) { return wanted(d.outcome); });
+  if (wanted(result.outcome) || found == result.also.end()) return;
+  std::swap(result.outcome, found->outcome);
+  std::swap(*result.signature, found->signature);
 }
 
 std::optional<int> rank_after(const std::string& text, std::string_view words) {
@@ -60,87 +46,179 @@ std::optional<int> rank_after(const std::string& text, std::string_view words) {
   return rank;
 }
 
-// The rank that the worker itself, or what watches its processes, says it is.
-std::optional<int> named_rank(const Death& death) {
-  if (!death.stopped.empty()) return death.stopped.front();
-  if (const auto rank = rank_after(death.error_tail, kFatal)) return rank;
-  if (death.outcome == Outcome::hang) return std::nullopt;  // every rank's stack is there
-  return rank_after(death.error_tail, "on rank ");
-}
+// What the worker wrote, taken apart.
+TakenApart said(const std::string& error_tail) { return take_apart(readable_backtrace(error_tail)); }
 
-// The rank that the others wait for.
-std::vector<Rank>::const_iterator behind(const std::vector<Rank>& ranks) {
-  const auto fewest = std::ranges::min_element(ranks, {}, &Rank::collectives);
-  if (std::ranges::any_of(ranks, [&](const Rank& r) { return r.collectives != fewest->collectives; })) return fewest;
-  // All entered as many: the one that entered another than most did.
-  const auto alike = [&](const Rank& rank) { return std::ranges::count(ranks, rank.last, &Rank::last); };
-  return std::ranges::min_element(ranks, {}, alike);
-}
+bool fatal(const ThreadStack& stack) { return stack.head.find(" signal") != std::string::npos; }
 
-// Oldest first.
-std::string last_collectives(const Rank& rank, const BlackBox& box) {
-  std::string list;
-  for (uint64_t n = rank.collectives < kRecent ? 1 : rank.collectives - kRecent + 1; n <= rank.collectives; ++n) {
-    const std::string name = text_of(box.recent[static_cast<size_t>(rank.number)][n % kRecent]);
-    if (!name.empty()) list += (list.empty() ? "" : ", ") + name;
+// That of the rank's fatal signal, or of another thread's, or what a dump shows of the rank.
+const ThreadStack* stack_of(const TakenApart& said, int rank, bool of_hang) {
+  const std::string name = fmt::format("rank {}", rank);
+  const auto find = [&](auto matches) {
+    const auto at = std::ranges::find_if(said.stacks, matches);
+    return at == said.stacks.end() ? nullptr : &*at;
+  };
+  if (!of_hang) {
+    const auto* own = find([&](const ThreadStack& s) { return fatal(s) && s.thread == name; });
+    return own != nullptr ? own : find(fatal);
   }
-  return list.empty() ? rank.last : list;
+  return find([&](const ThreadStack& s) { return s.thread == name; });
 }
 
-std::string where(const Rank& rank, const std::string& collectives, const char* which) {
-  return fmt::format("rank {} in {} of step {}, last {} {}", rank.number, name(static_cast<Phase>(rank.phase)),
-                     rank.step, which, collectives.empty() ? "none" : collectives);
+// The innermost function that says something: not a library's helper that raises the signal.
+std::string function_of(const ThreadStack* stack) {
+  if (stack == nullptr) return "";
+  const auto telling = [](const std::string& frame) { return frame.find("::") != std::string::npos; };
+  const auto at = std::ranges::find_if(stack->frames, telling);
+  return at == stack->frames.end() ? "" : *at;
 }
 
-// The end of what the worker wrote: from its fatal signal on, where it says so.
-std::string tail_of(const std::string& errors) {
-  const size_t fatal = errors.find(kFatalSignal);
-  const std::string readable = readable_backtrace(fatal == std::string::npos ? std::string_view(errors)
-                                                                             : std::string_view(errors).substr(fatal));
-  if (fatal == std::string::npos) return std::string(last_lines(readable, kLongestTail));
-  return readable.substr(0, std::min(readable.size(), readable.rfind('\n', kLongestTail)));
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json backtrace(const ThreadStack* stack) {
+  Json frames = Json::array();
+  if (stack != nullptr) frames = stack->frames;
+  return frames;
+}
+
+// "signal 11 (SIGSEGV)" -> "SIGSEGV".
+std::string signal_in(const std::string& type) {
+  const size_t open = type.find('(');
+  if (!type.starts_with("signal ") || open == std::string::npos) return "";
+  return type.substr(open + 1, type.find(')') - open - 1);
+}
+
+std::string state_of(const SeenRank& rank, const std::vector<int>& stopped) {
+  if (std::ranges::find(stopped, rank.number) != stopped.end()) return "stopped";
+  switch (rank.state) {
+    case SeenRank::State::not_begun:
+      return "not begun";
+    case SeenRank::State::ended:
+      return "ended";
+    case SeenRank::State::runs:
+      break;
+  }
+  return "runs";
+}
+
+struct Scene {
+  const std::vector<SeenRank>& ranks;
+  const std::vector<int>& stopped;
+  const TakenApart& said;
+};
+
+std::string details_of(Outcome outcome, const Signature& signature, const Scene& scene) {
+  const bool hang = outcome == Outcome::hang;
+  const auto seen = std::ranges::find(scene.ranks, signature.rank, &SeenRank::number);
+  Json details{{"rank", signature.rank},
+               {"step", signature.step},
+               {"phase", name(signature.phase)},
+               {"signal", or_null(signal_in(signature.type))},
+               {"last_collective", or_null(seen == scene.ranks.end() ? "" : seen->last)},
+               {"backtrace", backtrace(stack_of(scene.said, signature.rank, hang))}};
+  if (hang) {
+    Json ranks = Json::array();
+    for (const SeenRank& rank : scene.ranks) {
+      const bool runs = rank.state == SeenRank::State::runs;
+      ranks.push_back({{"rank", rank.number},
+                       {"state", state_of(rank, scene.stopped)},
+                       {"step", runs ? Json(rank.step) : Json()},
+                       {"phase", runs ? Json(name(rank.phase)) : Json()},
+                       {"collectives", rank.recent},
+                       {"backtrace", backtrace(stack_of(scene.said, rank.number, hang))}});
+    }
+    details["ranks"] = std::move(ranks);
+  }
+  return details.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The rank of a crash: that which the worker itself, or what watches its processes, says.
+std::optional<int> named_rank(const std::string& error_tail) {
+  if (const auto rank = rank_after(error_tail, kFatal)) return rank;
+  return rank_after(error_tail, "on rank ");
+}
+
+std::string where(const SeenRank& rank) {
+  return fmt::format("{}, last collective {}", rank.text(), rank.last.empty() ? "none" : rank.last);
+}
+
+std::string where_in_hang(const SeenRank& rank) {
+  if (rank.state != SeenRank::State::runs) return rank.text();
+  return fmt::format("{}, last collectives {}", rank.text(),
+                     rank.recent.empty() ? "none" : fmt::format("{}", fmt::join(rank.recent, ", ")));
+}
+
+void add(std::string& text, const std::string& part) {
+  if (part.empty()) return;
+  if (!text.empty()) text += "; ";
+  text += part;
+}
+
+void place(Signature& signature, const SeenRank& rank) {
+  signature.rank = rank.number;
+  signature.step = rank.step;
+  signature.phase = rank.phase;
 }
 
 }  // namespace
 
-CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box) {
-  CaseResult result;
-  result.which = c;
-  result.outcome = death.outcome;
-  Signature signature{.mechanism = {},
-                      .phase = Phase::build,
-                      .step = 0,
-                      .rank = 0,
-                      .type = death.type,
-                      .text = death.text,
-                      .upstream = {}};
-  const auto add = [&signature](const std::string& part) {
-    if (!signature.text.empty()) signature.text += "; ";
-    signature.text += part;
-  };
-  const std::vector<Rank> ranks = ranks_of(c, box);
-  if (!ranks.empty()) {
-    auto at = behind(ranks);
-    if (const auto named = named_rank(death)) {
-      if (const auto found = std::ranges::find(ranks, *named, &Rank::number); found != ranks.end()) at = found;
-    }
-    signature.rank = at->number;
-    signature.step = at->step;
-    signature.phase = static_cast<Phase>(at->phase);
-    if (death.outcome != Outcome::hang) add(where(*at, at->last, "collective"));
-  }
-  if (death.outcome == Outcome::hang) {
-    for (const Rank& rank : ranks) add(where(rank, last_collectives(rank, box), "collectives"));
-    for (const int rank : death.stopped) add(fmt::format("the process of rank {} is stopped", rank));
-  }
-  if (const std::string tail = tail_of(death.error_tail); !tail.empty()) add("standard error: " + tail);
-  result.signature = std::move(signature);
-  return result;
+std::string RecordedDeath::line() const {
+  const std::string plain = to_line(result);
+  return fmt::format("{},\"death\":{}}}", plain.substr(0, plain.rfind('}')), details);
 }
 
-void add_stack(CaseResult& result, const std::string& error_tail) {
-  if (!result.signature || error_tail.find(kFatalSignal) == std::string::npos) return;
-  result.signature->text += "; standard error: " + tail_of(error_tail);
+RecordedDeath describe_death(const Case& c, const Death& death, const BlackBox& box) {
+  RecordedDeath recorded;
+  recorded.result.which = c;
+  recorded.result.outcome = death.outcome;
+  Signature& signature = recorded.result.signature.emplace();
+  signature.type = death.type;
+  signature.text = death.text;
+  const bool hang = death.outcome == Outcome::hang;
+  const std::vector<SeenRank> ranks = seen_ranks(c, box);
+  const TakenApart words = said(death.error_tail);
+  auto culprit = waited_for(ranks, death.stopped);
+  if (const auto named = hang ? std::nullopt : named_rank(death.error_tail);
+      named && *named >= 0 && static_cast<size_t>(*named) < ranks.size()) {
+    culprit = Culprit{*named, ""};
+  }
+  if (culprit) {
+    const auto at = std::ranges::find(ranks, culprit->rank, &SeenRank::number);
+    signature.rank = culprit->rank;
+    if (at != ranks.end()) place(signature, *at);
+    if (!hang && at != ranks.end()) add(signature.text, where(*at));
+    if (hang) add(signature.text, culprit->why);
+  }
+  if (hang) {
+    for (const SeenRank& rank : ranks) add(signature.text, where_in_hang(rank));
+  }
+  const std::string function = function_of(stack_of(words, signature.rank, hang));
+  if (!function.empty()) add(signature.text, "in " + function);
+  if (!words.words.empty()) {
+    add(signature.text, fmt::format("standard error: {}", last_lines(words.words, kLongestTail)));
+  }
+  recorded.details = details_of(death.outcome, signature, {ranks, death.stopped, words});
+  return recorded;
+}
+
+RecordedDeath describe_told_death(CaseResult told, const std::string& error_tail, const BlackBox& box) {
+  const std::vector<SeenRank> ranks = seen_ranks(told.which, box);
+  const TakenApart words = said(error_tail);
+  // A crash ends a case whatever failed before, as it does where ranks are threads; a hang is a failure among others.
+  put_first(told, [](Outcome outcome) { return outcome == Outcome::crash || outcome == Outcome::oom; });
+  Outcome outcome = told.outcome;
+  Signature* signature = &*told.signature;
+  if (!deadly(outcome)) {
+    const auto late = std::ranges::find_if(told.also, [](const Departure& d) { return deadly(d.outcome); });
+    outcome = late->outcome;
+    signature = &late->signature;
+  }
+  if (outcome == Outcome::crash) {
+    const std::string function = function_of(stack_of(words, signature->rank, false));
+    if (!function.empty()) add(signature->text, "in " + function);
+  }
+  std::string details = details_of(outcome, *signature, {ranks, {}, words});
+  return {.result = std::move(told), .details = std::move(details)};
 }
 
 bool tells_of_death(const CaseResult& result) {
@@ -148,13 +226,7 @@ bool tells_of_death(const CaseResult& result) {
          std::ranges::any_of(result.also, [](const Departure& d) { return deadly(d.outcome); });
 }
 
-void put_death_first(CaseResult& result) {
-  if (!result.signature) result.signature.emplace();
-  const auto death = std::ranges::find_if(result.also, [](const Departure& d) { return deadly(d.outcome); });
-  if (deadly(result.outcome) || death == result.also.end()) return;
-  std::swap(result.outcome, death->outcome);
-  std::swap(*result.signature, death->signature);
-}
+void put_death_first(CaseResult& result) { put_first(result, deadly); }
 
 bool from_outside(const CaseResult& death, const std::string& output) {
   if (output.find(kFromOutside) != std::string::npos) return true;
@@ -175,11 +247,6 @@ void blame_memory(CaseResult& death) {
   };
   if (death.signature) blame(death.outcome, *death.signature);
   for (Departure& d : death.also) blame(d.outcome, d.signature);
-}
-
-bool had_begun(const Case& c, const BlackBox& box) {
-  const std::string traced = text_of(box.case_id);  // cut short where the id is long
-  return !traced.empty() && id(c).starts_with(traced);
 }
 
 bool before_first_case(const BlackBox& box) { return box.case_id.front() == '\0'; }

@@ -1,4 +1,4 @@
-// The result of a case that killed or hung its worker, out of what the worker left behind.
+// The death of a worker or of a rank, out of what it left behind: what it is, where it was, and who is to blame.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 
 namespace regather::matrix {
 
+// How a worker was lost, as the runner saw it.
 struct Death {
   Outcome outcome = Outcome::crash;  // or hang
   std::string type;                  // "signal 11 (SIGSEGV)", "exit 3", "timeout", "reply"
@@ -17,14 +18,25 @@ struct Death {
   std::vector<int> stopped{};        // ranks whose processes are stopped (SIGSTOP, a debugger)
 };
 
-// Outcome and signature: step, phase and rank from the black box. The rank is the one that is stopped, or that the
-// worker's standard error names ("stack of rank 1" of a fatal signal, "on rank 1"), else the one that entered the
-// fewest collectives, for which the others wait, else one whose last collective is not the others'. A hang's text tells
-// of every rank and its last collectives; a crash's of the rank alone, since how far the others came is chance.
-CaseResult describe_death(const Case& c, const Death& death, const BlackBox& box);
+// A death as it is recorded.
+struct RecordedDeath {
+  CaseResult result;
+  // The `death` member of its line, as JSON: rank, step, phase, signal, last_collective and the rank's backtrace; of a
+  // hang also `ranks`, each with its state, last collectives and backtrace. How far the others came before a crash is
+  // chance, and not recorded.
+  std::string details;
 
-// To a death that a worker has told of itself: the stack of its rank, from the worker's standard error.
-void add_stack(CaseResult& result, const std::string& error_tail);
+  // The result line with its `death`.
+  std::string line() const;
+};
+
+// Of a worker that is gone: outcome and signature, step, phase and rank from the black box. The rank is the one that
+// the worker's standard error names ("stack of rank 1" of a fatal signal, "on rank 1"), of a hang the one that the
+// others wait for. A hang's text tells of every rank and its last collectives, a crash's of the rank alone.
+RecordedDeath describe_death(const Case& c, const Death& death, const BlackBox& box);
+
+// Of a rank, as its worker has told in its answer. What it had written shows in which function.
+RecordedDeath describe_told_death(CaseResult told, const std::string& error_tail, const BlackBox& box);
 
 // Whether a result tells that a rank or its worker died or hung, be it the outcome or something after another failure.
 bool tells_of_death(const CaseResult& result);
@@ -41,8 +53,5 @@ void blame_memory(CaseResult& death);
 
 // Whether the worker died before it began any case.
 bool before_first_case(const BlackBox& box);
-
-// Whether the case is the one that the worker had begun last. A worker that dies between two cases dies of neither.
-bool had_begun(const Case& c, const BlackBox& box);
 
 }  // namespace regather::matrix

@@ -17,6 +17,12 @@
 
 namespace regather::matrix {
 
+std::string print_death(const DeathReport& report) {
+  const CaseResult& result = report.death.result;
+  return fmt::format("regather: {} of {} ({}): {}", name(result.outcome), id(result.which),
+                     result.signature ? result.signature->type : "", report.conclusion);
+}
+
 Deaths::Deaths(std::string path, bool keep) : path_(std::move(path)) {
   if (!keep && ::unlink(path_.c_str()) != 0 && errno != ENOENT) {
     throw UsageError(
@@ -26,7 +32,7 @@ Deaths::Deaths(std::string path, bool keep) : path_(std::move(path)) {
 
 void Deaths::append(const DeathReport& report) {
   ++count_;
-  nlohmann::ordered_json json = to_json(report.result);
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(report.death.line());
   json["when"] = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)));
   json["output"] = report.output;
   json["conclusion"] = report.conclusion;

@@ -5,15 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "case/result.h"
+#include "matrix/death.h"
 
 namespace regather::matrix {
 
 struct DeathReport {
-  CaseResult result;       // outcome, and the signature with rank, phase, collectives and the end of the stacks
+  RecordedDeath death;
   std::string output;      // the end of the worker's standard error, readable
   std::string conclusion;  // "from outside: runs again", "happened again alone", ...
 };
+
+// One line: what happened to which case, and what it came to.
+std::string print_death(const DeathReport& report);
 
 class Deaths {
  public:

@@ -5,8 +5,6 @@
 
 #include <utility>
 
-#include "matrix/death.h"
-
 namespace regather::matrix {
 namespace {
 
@@ -14,7 +12,7 @@ constexpr size_t kNamed = 20;  // predecessors in a text
 
 }  // namespace
 
-Investigation::Investigation(size_t index, std::vector<size_t> predecessors, CaseResult death, CaseResult alone,
+Investigation::Investigation(size_t index, std::vector<size_t> predecessors, RecordedDeath death, CaseResult alone,
                              std::string line)
     : index_(index),
       bisection_(std::move(predecessors), kMostRuns),
@@ -46,19 +44,18 @@ void Investigation::end_run(bool died) {
   if (spent > kMostSeconds) bisection_.stop();
 }
 
-CaseResult Investigation::conclusion(const std::vector<Case>& cases) const {
-  if (!bisection_.reproduced()) return alone_;
+RecordedDeath Investigation::finding(const std::vector<Case>& cases) const {
   std::vector<std::string> ids;
   for (const size_t culprit : bisection_.culprits()) {
     if (ids.size() < kNamed) ids.push_back(id(cases[culprit]));
   }
   const size_t more = bisection_.culprits().size() - ids.size();
-  CaseResult result = death_;
-  put_death_first(result);
-  result.signature->text =
-      fmt::format("alone it ends as {}; it dies in a worker that ran {}{} before; {}", name(alone_.outcome),
-                  fmt::join(ids, ", "), more > 0 ? fmt::format(" and {} more", more) : "", death_.signature->text);
-  return result;
+  RecordedDeath found = death_;
+  put_death_first(found.result);
+  std::string& text = found.result.signature->text;
+  text = fmt::format("alone it ends as {}; it dies in a worker that ran {}{} before; {}", name(alone_.outcome),
+                     fmt::join(ids, ", "), more > 0 ? fmt::format(" and {} more", more) : "", text);
+  return found;
 }
 
 }  // namespace regather::matrix

@@ -9,6 +9,7 @@
 
 #include "case/result.h"
 #include "matrix/bisection.h"
+#include "matrix/death.h"
 
 namespace regather::matrix {
 
@@ -19,7 +20,8 @@ class Investigation {
   static constexpr double kMostSeconds = 120;
 
   // `death`: how the case died. `alone`, `line`: its result in a worker of its own.
-  Investigation(size_t index, std::vector<size_t> predecessors, CaseResult death, CaseResult alone, std::string line);
+  Investigation(size_t index, std::vector<size_t> predecessors, RecordedDeath death, CaseResult alone,
+                std::string line);
 
   // What the worker runs now; nothing when the investigation is over. A run begins in a fresh worker.
   std::optional<size_t> current() const;
@@ -33,12 +35,12 @@ class Investigation {
   void give_up() { bisection_.stop(); }
 
   bool over() const { return !bisection_.next(); }
-  // The verdict: the death itself, naming the smallest set of predecessors, or the case's result alone.
   bool reproduced() const { return bisection_.reproduced(); }
-  CaseResult conclusion(const std::vector<Case>& cases) const;
+  // Of a death that was reproduced: it, naming the smallest set of predecessors.
+  RecordedDeath finding(const std::vector<Case>& cases) const;
   const CaseResult& alone() const { return alone_; }
   const std::string& line() const { return line_; }
-  const CaseResult& death() const { return death_; }
+  const RecordedDeath& death() const { return death_; }
 
  private:
   void end_run(bool died);
@@ -46,7 +48,7 @@ class Investigation {
   size_t index_;
   Bisection bisection_;
   size_t position_ = 0;  // in what the bisection asks for; its size: the case itself
-  CaseResult death_;
+  RecordedDeath death_;
   CaseResult alone_;
   std::string line_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

@@ -29,6 +29,8 @@
 namespace regather::matrix {
 namespace {
 
+constexpr size_t kTold = 10;  // deaths on standard error
+
 // Of the selection and of all that changes what a case does: lines under one hash belong together.
 std::string hash_of(const Plan& plan, const Request& r, const std::string& stack) {
   return stable_hash(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", plan.fingerprint, REGATHER_VERSION, r.device,
@@ -236,10 +238,13 @@ Ran run(const RunOptions& options) {
           progress.advance(schedule.settled(index), ended_red);
           return !(options.stop_at_red && ended_red);
         },
-        [&](const DeathReport& report) { deaths.append(report); });
+        [&](const DeathReport& report) {
+          deaths.append(report);
+          if (deaths.count() <= kTold && !options.quiet) progress.say(print_death(report));
+        });
   }
   if (deaths.count() > 0 && !options.quiet) {
-    fmt::print(stderr, "regather: deaths of workers are told in '{}/deaths.jsonl'\n", options.out);
+    fmt::print(stderr, "regather: {} reports of deaths are in '{}/deaths.jsonl'\n", deaths.count(), options.out);
   }
   if (end == RunEnd::interrupted) {
     fmt::print(stderr, "regather: interrupted; {} of {} cases are in '{}/cases.jsonl', --resume goes on from them\n",

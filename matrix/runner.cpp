@@ -15,6 +15,7 @@
 #include "matrix/death.h"
 #include "matrix/investigation.h"
 #include "matrix/memory.h"
+#include "matrix/rank_traces.h"
 #include "matrix/signals.h"
 #include "matrix/worker_process.h"
 
@@ -36,10 +37,10 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 struct Flight {
   size_t index = 0;
   int attempt = 1;
-  bool alone = false;               // in a worker of its own, after a death
-  int kills = 0;                    // deaths from outside so far
-  int before = 0;                   // deaths of workers that had not begun it
-  std::optional<CaseResult> death;  // the first that did not come from outside, and what its worker had run before
+  bool alone = false;                  // in a worker of its own, after a death
+  int kills = 0;                       // deaths from outside so far
+  int before = 0;                      // deaths of workers that had not begun it
+  std::optional<RecordedDeath> death;  // the first that did not come from outside, and what its worker had run before
   std::vector<size_t> predecessors;
   std::optional<Investigation> investigation;
   Clock::time_point begin;
@@ -174,11 +175,9 @@ class Runner {
       if (slot.flight->investigation) return investigate(slot, Shown::lives);
       return conclude(slot, std::move(*result), line);
     }
-    // What is left of that worker is of no use. The stack of a rank that died lies in its standard error.
-    const std::string output = slot.worker->error_tail();
-    slot.worker.reset();
-    add_stack(*result, output);
-    die(slot, std::move(*result), output);
+    // What is left of that worker is of no use.
+    const std::unique_ptr<WorkerProcess> worker = std::move(slot.worker);
+    die(slot, describe_told_death(std::move(*result), worker->error_tail(), worker->box()), worker->error_tail());
   }
 
   // The worker is of no more use: its case runs again, or is recorded.
@@ -206,22 +205,22 @@ class Runner {
       ++flight.before;
       return start(slot, std::move(flight));
     }
-    CaseResult death = describe_death(cases_[running(*slot.flight)],
-                                      {.outcome = outcome,
-                                       .type = std::move(type),
-                                       .text = std::move(text),
-                                       .error_tail = worker->error_tail(),
-                                       .stopped = std::move(stopped)},
-                                      worker->box());
-    death.milliseconds = seconds_since(slot.flight->begin) * 1e3;
-    mark(death, slot.flight->attempt);
+    RecordedDeath death = describe_death(cases_[running(*slot.flight)],
+                                         {.outcome = outcome,
+                                          .type = std::move(type),
+                                          .text = std::move(text),
+                                          .error_tail = worker->error_tail(),
+                                          .stopped = std::move(stopped)},
+                                         worker->box());
+    death.result.milliseconds = seconds_since(slot.flight->begin) * 1e3;
+    mark(death.result, slot.flight->attempt);
     die(slot, std::move(death), worker->error_tail());
   }
 
   // What the flight had its worker run has died.
-  void die(Slot& slot, CaseResult death, const std::string& output) {
-    if (ran_out_of_memory(slot)) blame_memory(death);
-    const bool outside = from_outside(death, output);
+  void die(Slot& slot, RecordedDeath death, const std::string& output) {
+    if (ran_out_of_memory(slot)) blame_memory(death.result);
+    const bool outside = from_outside(death.result, output);
     if (slot.flight->investigation) return investigate(slot, outside ? Shown::nothing : Shown::dies);
     Flight flight = std::move(*slot.flight);
     slot.flight.reset();
@@ -230,7 +229,7 @@ class Runner {
            forgiven       ? "killed from outside: runs again"
            : flight.death ? "alone too: recorded"
                           : "runs again alone");
-    if (flight.death && !forgiven) return deliver(flight.index, death, to_line(death));
+    if (flight.death && !forgiven) return deliver(flight.index, death.result, death.line());
     if (forgiven) {
       ++flight.kills;
     } else {
@@ -252,7 +251,7 @@ class Runner {
       return deliver(flight.index, result, line);
     }
     const size_t index = flight.index;
-    CaseResult death = std::move(*flight.death);
+    RecordedDeath death = std::move(*flight.death);
     flight.investigation.emplace(index, std::move(flight.predecessors), std::move(death), std::move(result), line);
     slot.flight = std::move(flight);
     send(slot, *slot.flight->investigation->current());
@@ -277,13 +276,13 @@ class Runner {
     if (!investigation.over()) return send(slot, *investigation.current());
     const Flight flight = std::move(*slot.flight);
     slot.flight.reset();
-    const CaseResult result = flight.investigation->conclusion(cases_);
     if (flight.investigation->reproduced()) {
-      report(result, "", "happens again after those cases");
-      return deliver(flight.index, result, to_line(result));
+      const RecordedDeath found = flight.investigation->finding(cases_);
+      report(found, "", "happens again after those cases");
+      return deliver(flight.index, found.result, found.line());
     }
     report(flight.investigation->death(), "", "did not happen again, alone or after the same cases");
-    deliver(flight.index, result, flight.investigation->line());
+    deliver(flight.index, flight.investigation->alone(), flight.investigation->line());
   }
 
   // Makes every rank of an overdue worker write its stack, and says which ranks cannot: their processes are stopped.
@@ -303,8 +302,8 @@ class Runner {
     return stopped;
   }
 
-  void report(const CaseResult& death, const std::string& output, std::string conclusion) {
-    on_death_({.result = death, .output = readable_backtrace(output), .conclusion = std::move(conclusion)});
+  void report(const RecordedDeath& death, const std::string& output, std::string conclusion) {
+    on_death_({.death = death, .output = readable_backtrace(output), .conclusion = std::move(conclusion)});
   }
 
   void deliver(size_t index, const CaseResult& result, const std::string& line) {

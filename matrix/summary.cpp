@@ -96,6 +96,11 @@ Progress::~Progress() {
   if (terminal_) std::fputs("\r\033[K", stderr);
 }
 
+void Progress::say(const std::string& line) {
+  fmt::print(stderr, "{}{}\n", terminal_ ? "\r\033[K" : "", line);
+  shown_ = {};
+}
+
 void Progress::advance(bool settled, bool is_red) {
   ++ran_;
   if (settled) ++done_;

@@ -31,6 +31,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void advance(bool settled, bool red);
+  // A line that stays.
+  void say(const std::string& line);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -9,11 +9,11 @@
 namespace regather {
 namespace {
 
-void on_signal(int signal, siginfo_t* info, void* /*context*/) {
+void on_signal(int signal, siginfo_t* info, void* context) {
   // Up to zero: sent by a program, as by kill() or this one's abort(); the kernel's own are above.
   const bool from_outside = info->si_code <= 0 && info->si_pid != ::getpid();
-  write_own_stack(from_outside ? "regather-worker: signal from outside, stack"
-                               : "regather-worker: fatal signal, stack");
+  write_own_stack(from_outside ? "regather-worker: signal from outside, stack" : "regather-worker: fatal signal, stack",
+                  context);
   // SA_RESETHAND has put the default back.
   ::raise(signal);
 }

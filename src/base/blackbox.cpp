@@ -52,12 +52,17 @@ void trace_case(const std::string& id) {
   for (auto& rank : box->recent) {
     for (auto& collective : rank) collective.front() = 0;
   }
+  box->writer = 0;
 }
 
 void trace_phase(int rank, int step, int phase) {
   if (rank < 0 || rank >= kMaxRanks) return;
   box->ranks[static_cast<size_t>(rank)].step = step;
   box->ranks[static_cast<size_t>(rank)].phase = phase;
+}
+
+void trace_end(int rank) {
+  if (rank >= 0 && rank < kMaxRanks) box->ranks[static_cast<size_t>(rank)].phase = kEnded;
 }
 
 void trace_collective(int rank, const char* name, uint64_t sequence) {

@@ -12,7 +12,8 @@ void install_stack_dump();
 // installed, nor while another dump is being written.
 void dump_stacks();
 
-// Writes the calling thread's stack, with "HEAD of NAME:" before it. Async-signal-safe once installed.
-void write_own_stack(const char* head);
+// Writes the calling thread's stack, with "HEAD of NAME:" before it, without the frames of a signal handler whose third
+// argument is `context`. Async-signal-safe once installed. Processes that share a black box take turns.
+void write_own_stack(const char* head, const void* context = nullptr);
 
 }  // namespace regather

@@ -65,6 +65,7 @@ constexpr Seed kSeeds[] = {
      [](const Case& c) { return c.frozen != Frozen::none; }},
     {Fault::lost_update, "lost_update", "the optimizer skips one parameter", any},
     {Fault::crash_rank, "crash_rank", "rank 1 dies of SIGSEGV in the second backward", has_peers},
+    {Fault::hang_rank, "hang_rank", "rank 1 never comes back from the second backward", has_peers},
 };
 
 std::vector<Case> make_panel() {

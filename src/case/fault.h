@@ -28,6 +28,7 @@ enum class Fault {
   frozen_gradient,   // a frozen parameter receives a gradient
   lost_update,       // the optimizer skips one parameter
   crash_rank,        // rank 1 dies of SIGSEGV in the second backward
+  hang_rank,         // rank 1 never comes back from the second backward
   skip_rng_restore,  // checkpoint: the recompute draws other random numbers. Not in known_faults(): no case draws any;
                      // the checkpoint's own tests turn it red
 };

@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -147,9 +146,7 @@ bool Child::stopped() const {
   return process && process->stopped();
 }
 
-void Child::show_stack() const {
-  if (::kill(pid_, SIGUSR1) == 0 && !stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-}
+void Child::ask_for_stacks() const { ::kill(pid_, SIGUSR1); }
 
 void Child::kill() { ::kill(pid_, SIGKILL); }
 

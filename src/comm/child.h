@@ -31,8 +31,8 @@ class Child {
   void release();  // lets a child that succeeded end
   // Whether the process is stopped, by SIGSTOP or a debugger.
   bool stopped() const;
-  // Makes it write its stacks to standard error (base/stack_dump.h) and gives it a moment.
-  void show_stack() const;
+  // Makes it write its stacks to standard error (base/stack_dump.h), or ends it where that is not installed.
+  void ask_for_stacks() const;
   void kill();
   // Reaps the process; the report, or "signal N" or "exit N" when there is none.
   RankEnd end();

@@ -11,7 +11,8 @@ struct MismatchError : Error {
 };
 // A rank did not arrive within the deadline; the text names the collective, who arrived and who did not.
 struct DeadlineError : Error {
-  explicit DeadlineError(const std::string& text) : Error("comm", text) {}
+  DeadlineError(const std::string& text, int rank) : Error("comm", text), absent(rank) {}
+  int absent;  // the first rank that did not arrive
 };
 // Another rank threw or left; the text names it.
 struct PeerError : Error {

@@ -22,6 +22,7 @@ struct RankEnd {
   std::string error_type;  // empty when it returned; "hang" when the deadline passed; "signal N" for a dead process
   std::string error_text;
   bool peer_failed = false;
+  bool waited_for = false;  // it never ended, and is the one to blame for that
 };
 
 using RankFunction = std::function<std::string(World&)>;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -21,6 +22,8 @@ namespace regather::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kStacks{300};  // for ranks to write their stacks before they are killed
 
 // Where ranks meet: a file in memory, under a name that every child opens anew. No disk can be too full for it, and
 // nothing of it is left, whoever is killed.
@@ -91,27 +94,32 @@ std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunct
   // A rank gives up a wait after the deadline; whoever has not ended half of it later hangs outside any wait.
   const std::chrono::milliseconds patience = options.deadline * 3 / 2;
   collect(children, Clock::now() + patience);
-  std::vector<RankEnd> ends;
-  std::vector<bool> killed;
+  // Those that have not ended show where they are, all at once, and are killed.
+  std::vector<bool> hangs;
   std::vector<bool> stopped;
   for (Child& child : children) {
-    killed.push_back(!child.read() && !child.reported());
-    if (killed.back()) {
-      stopped.push_back(child.stopped());
-      child.show_stack();
-      child.kill();
+    hangs.push_back(!child.read() && !child.reported());
+    stopped.push_back(hangs.back() && child.stopped());
+    if (hangs.back() && !stopped.back()) child.ask_for_stacks();
+  }
+  if (hangs != stopped) std::this_thread::sleep_for(kStacks);
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    if (hangs[rank]) {
+      children[rank].kill();
     } else {
-      stopped.push_back(false);
-      child.release();
+      children[rank].release();
     }
   }
+  const bool any_stopped = std::find(stopped.begin(), stopped.end(), true) != stopped.end();
+  std::vector<RankEnd> ends;
   for (size_t rank = 0; rank < children.size(); ++rank) {
     RankEnd end = children[rank].end();
-    if (killed[rank]) {
+    if (hangs[rank]) {
       end = {};
       end.error_type = "hang";
       end.error_text = fmt::format("rank {} did not end within {} ms and was killed{}", rank, patience.count(),
                                    stopped[rank] ? "; its process was stopped" : "");
+      end.waited_for = stopped[rank] || !any_stopped;
     }
     ends.push_back(std::move(end));
   }

@@ -206,12 +206,13 @@ std::exception_ptr Meeting::error(const Exchange& exchange) {
 }
 
 Meeting::Failure Meeting::late(const Exchange& exchange, std::chrono::milliseconds waited) const {
-  const std::string who =
-      fmt::format("{} within {} ms: {}", absent_text(exchange), waited.count(), offers_text(exchange));
+  const std::vector<int> ranks = absent(exchange);
+  const std::string who = fmt::format("rank{} {} did not arrive within {} ms: {}", ranks.size() > 1 ? "s" : "",
+                                      fmt::join(ranks, ", "), waited.count(), offers_text(exchange));
   if (disagree(exchange)) {
     return {Kind::mismatch, fmt::format("ranks called different collectives at #{}, and {}", exchange.sequence_, who)};
   }
-  return {Kind::deadline, fmt::format("collective #{}: {}", exchange.sequence_, who)};
+  return {Kind::deadline, fmt::format("collective #{}: {}", exchange.sequence_, who), ranks.front()};
 }
 
 bool Meeting::disagree(const Exchange& exchange) const {
@@ -242,12 +243,12 @@ std::string Meeting::offers_text(const Exchange& exchange) const {
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
-std::string Meeting::absent_text(const Exchange& exchange) const {
-  std::vector<int> absent;
+std::vector<int> Meeting::absent(const Exchange& exchange) const {
+  std::vector<int> ranks;
   for (int rank = 0; rank < size_; ++rank) {
-    if (exchange.offers_[static_cast<size_t>(rank)] == nullptr) absent.push_back(rank);
+    if (exchange.offers_[static_cast<size_t>(rank)] == nullptr) ranks.push_back(rank);
   }
-  return fmt::format("rank{} {} did not arrive", absent.size() > 1 ? "s" : "", fmt::join(absent, ", "));
+  return ranks;
 }
 
 std::exception_ptr Meeting::failure_of(const Exchange& exchange) const {
@@ -256,7 +257,7 @@ std::exception_ptr Meeting::failure_of(const Exchange& exchange) const {
     case Kind::mismatch:
       return std::make_exception_ptr(MismatchError(failure_->text));
     case Kind::deadline:
-      return std::make_exception_ptr(DeadlineError(failure_->text));
+      return std::make_exception_ptr(DeadlineError(failure_->text, failure_->absent));
     case Kind::peer:
       break;
   }

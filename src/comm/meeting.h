@@ -93,6 +93,7 @@ class Meeting {
   struct Failure {
     Kind kind;
     std::string text;
+    int absent = -1;  // of a passed deadline: the first rank that did not arrive
   };
   struct Member {
     uint64_t arrived = 0;             // sequence of its last arrival
@@ -108,7 +109,7 @@ class Meeting {
   Failure late(const Exchange& exchange, std::chrono::milliseconds waited) const;
   bool disagree(const Exchange& exchange) const;
   std::string offers_text(const Exchange& exchange) const;
-  std::string absent_text(const Exchange& exchange) const;
+  std::vector<int> absent(const Exchange& exchange) const;
   std::exception_ptr failure_of(const Exchange& exchange) const;
 
   const int size_;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "base/blackbox.h"
 #include "comm/errors.h"
 
 namespace regather::comm {
@@ -60,6 +61,7 @@ RankEnd run_rank(World& world, const RankFunction& function) {
   try {
     RankEnd end;
     end.result = function(world);
+    trace_end(world.rank());
     return end;
   } catch (...) {
     return end_of_current_exception();

@@ -6,12 +6,14 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "autograd/checkpoint.h"
 #include "autograd/generator.h"
 #include "base/blackbox.h"
 #include "case/fault.h"
+#include "comm/errors.h"
 #include "comm/rank_end.h"
 #include "fixes/fixes.h"
 #include "shard/fsdp2/fsdp2.h"
@@ -316,6 +318,9 @@ void RankRun::micro_step(int step, int micro) {
   enter(step, Phase::backward);
   hook_calls_.clear();
   if (fault_is(Fault::crash_rank) && step == 1 && world_.rank() == 1) std::raise(SIGSEGV);
+  while (fault_is(Fault::hang_rank) && step == 1 && world_.rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
   backend_->backward(case_.accumulate == Accumulate::manual2 ? loss / micro_batches_of(case_) : loss);
 }
 
@@ -355,6 +360,9 @@ CaseResult RankRun::run() {
         break;  // whoever left says why
       case comm::Cause::deadline:
         depart(Outcome::hang, std::move(described.type), std::move(described.text));
+        if (const auto* late = dynamic_cast<const comm::DeadlineError*>(&error)) {
+          departures_.back().signature.rank = late->absent;
+        }
         break;
       case comm::Cause::own:
         depart(Outcome::error, std::move(described.type), std::move(described.text));

@@ -2,6 +2,9 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "autograd/saved_hooks.h"
 #include "base/blackbox.h"
 #include "case/fault.h"
@@ -37,6 +40,16 @@ struct WithoutFault {
   ~WithoutFault() { seed_fault(fault); }
   Fault fault = seeded_fault();
 };
+
+// The others' hangs are the consequence of this rank's.
+void blame(CaseResult& result, int rank) {
+  if (result.outcome != Outcome::hang || result.signature->rank == rank) return;
+  for (Departure& other : result.also) {
+    if (other.outcome != Outcome::hang || other.signature.rank != rank) continue;
+    std::swap(*result.signature, other.signature);
+    return;
+  }
+}
 
 }  // namespace
 
@@ -129,6 +142,8 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
                                            : result_from_line(ends[i].result));
   }
   result = merge(ranks);
+  const auto culprit = std::ranges::find_if(ends, &comm::RankEnd::waited_for);
+  if (culprit != ends.end()) blame(result, static_cast<int>(culprit - ends.begin()));
   result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

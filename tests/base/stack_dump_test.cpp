@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
+
+#include "base/blackbox.h"
 
 namespace regather {
 namespace {
@@ -75,6 +79,45 @@ TEST(StackDump, ShowsEveryThreadByItsName) {
   }
   end = true;
   other.join();
+}
+
+TEST(StackDump, BeginsWhereTheThreadWasInterrupted) {
+  install_stack_dump();
+  const Errors errors;
+  ::raise(SIGUSR1);
+  const std::string text = errors.text();
+  const std::string first =
+      text.substr(text.find('\n') + 1, text.find('\n', text.find('\n') + 1) - text.find('\n') - 1);
+  EXPECT_NE(first.find("libc.so"), std::string::npos) << "raise() itself, not the handler: " << text;
+}
+
+TEST(StackDump, ProcessesDoNotInterruptEachOther) {
+  install_stack_dump();
+  const std::string path = std::filesystem::temp_directory_path() / ("regather-turns-" + std::to_string(::getpid()));
+  map_blackbox(path);
+  std::filesystem::remove(path);
+  constexpr int kProcesses = 4;
+  constexpr int kTimes = 100;
+  const Errors errors;
+  std::array<pid_t, kProcesses> children{};
+  for (pid_t& child : children) {
+    child = ::fork();
+    if (child != 0) continue;
+    for (int time = 0; time < kTimes; ++time) dump_stacks();
+    ::_exit(0);
+  }
+  std::string text;
+  for (const pid_t child : children) {
+    ASSERT_GT(child, 0);
+    while (::waitpid(child, nullptr, WNOHANG) == 0) text += errors.text();
+  }
+  text += errors.text();
+  // All were in the same place: what each wrote is the same.
+  const std::string one = text.substr(0, text.find("stack of ", 1));
+  EXPECT_GT(count(one, "[0x"), 4U);
+  std::string all;
+  for (int i = 0; i < kProcesses * kTimes; ++i) all += one;
+  EXPECT_TRUE(text == all) << count(text, "stack of ") << " stacks, " << text.substr(0, 4 * one.size());
 }
 
 // A thread that holds the signal back does not hold up the dump.

@@ -166,18 +166,27 @@ TEST(Processes, AMissingRankIsAHangAndAStuckOneIsKilled) {
   EXPECT_EQ(ends[0].error_type, "hang") << ends[0].error_text;
   EXPECT_EQ(ends[1].error_type, "hang");
   EXPECT_EQ(ends[1].error_text, "rank 1 did not end within 2250 ms and was killed");
+  EXPECT_TRUE(ends[1].waited_for);
+  EXPECT_FALSE(ends[0].waited_for);
   expect_no_children();
 }
 
-TEST(Processes, AStoppedRankIsSaidToBeStopped) {
-  const auto ends = run_processes({2, milliseconds(800)}, [](World& world) {
-    world.barrier();
-    if (world.rank() == 1) ::raise(SIGSTOP);
-    world.barrier();
-    return std::string();
-  });
-  EXPECT_EQ(ends[1].error_text, "rank 1 did not end within 1200 ms and was killed; its process was stopped");
-  expect_no_children();
+// Stopped before the ranks have met, it keeps all others from ending too.
+TEST(Processes, AStoppedRankIsSaidToBeStoppedAndToBlame) {
+  for (const bool early : {false, true}) {
+    const auto ends = run_processes({3, milliseconds(800)}, [&](World& world) {
+      if (!early) world.barrier();
+      if (world.rank() == 2) ::raise(SIGSTOP);
+      while (early) std::this_thread::sleep_for(std::chrono::seconds(1));
+      world.barrier();
+      return std::string();
+    });
+    EXPECT_EQ(ends[2].error_text, "rank 2 did not end within 1200 ms and was killed; its process was stopped");
+    EXPECT_TRUE(ends[2].waited_for);
+    EXPECT_FALSE(ends[0].waited_for);
+    EXPECT_FALSE(ends[1].waited_for);
+    expect_no_children();
+  }
 }
 
 TEST(Processes, TraceIntoTheBlackBoxOfTheParent) {

@@ -14,7 +14,7 @@ TEST(Backtrace, NamesFunctionsAndHidesAddresses) {
                          "lost pointer 0xdeadBEEF, 0x\n\n"),
       "regather-worker: fatal signal, stack of rank 1:\n"
       "    regather::comm::Meeting::wait\n"
-      "    libc.so.6\n"
+      "    libc.so.6+0x3c050\n"
       "    abort\n"
       "lost pointer 0x?, 0x?");
 }
@@ -34,6 +34,21 @@ TEST(Backtrace, AnUnnamedNamespaceIsNoListOfArguments) {
 TEST(Backtrace, ALongSymbolIsCut) {
   const std::string line = "x(" + std::string(100'000, 'y') + "+0x1) [0x2]";
   EXPECT_LT(readable_backtrace(line).size(), 200U);
+}
+
+TEST(TakeApart, TellsStacksFromWords) {
+  const TakenApart parts = take_apart(
+      "warning: slow\nregather-worker: fatal signal, stack of rank 1:\n    f\n    g\nstack of rank 0:\nnot a frame\n"
+      "    nor this\na stack of plates");
+  ASSERT_EQ(parts.stacks.size(), 2U);
+  EXPECT_EQ(parts.stacks[0].head, "regather-worker: fatal signal, stack");
+  EXPECT_EQ(parts.stacks[0].thread, "rank 1");
+  EXPECT_EQ(parts.stacks[0].frames, (std::vector<std::string>{"f", "g"}));
+  EXPECT_EQ(parts.stacks[1].head, "stack");
+  EXPECT_EQ(parts.stacks[1].thread, "rank 0");
+  EXPECT_TRUE(parts.stacks[1].frames.empty());
+  EXPECT_EQ(parts.words, "warning: slow\nnot a frame\n    nor this\na stack of plates");
+  EXPECT_TRUE(take_apart("").stacks.empty());
 }
 
 TEST(LastLines, AreWhole) {

@@ -23,6 +23,8 @@ import tempfile
 import time
 import unittest
 
+from marked import Processes
+
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 6  # seconds for a case: a stopped rank is a hang after these
 DISK = 16 << 10  # bytes of the disk that fills up
@@ -75,36 +77,6 @@ class DifferencesAreFound(unittest.TestCase):
             self.assertEqual(len(self.changed(change)), 1)
 
 
-class Processes:
-    """Those that carry this run's mark in their environment, by what they are."""
-
-    def __init__(self, mark):
-        self.mark = f"CHAOS_MARK={mark}".encode()
-
-    def all(self):
-        found = []
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                if self.mark not in pathlib.Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    continue
-                name = pathlib.Path(entry.path, "comm").read_text().strip()
-                state = pathlib.Path(entry.path, "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if state != "Z":
-                found.append((int(entry.name), name))
-        return found
-
-    def left(self, seconds=5):
-        """What still runs after a while."""
-        until = time.monotonic() + seconds
-        while (found := self.all()) and time.monotonic() < until:
-            time.sleep(0.05)
-        return found
-
-
 class Hand:
     """Disturbs a run."""
 
@@ -151,10 +123,9 @@ def mount(*arguments):
 class Chaos:
     def __init__(self, program, worker, folder):
         self.program, self.folder = program, folder
-        self.mark = os.urandom(8).hex()
-        self.processes = Processes(self.mark)
+        self.processes = Processes()
         self.environment = os.environ | {"REGATHER_WORKER": str(HERE / "chaos_worker.py"), "CHAOS_WORKER": worker,
-                                         "CHAOS_MARK": self.mark, "PYTHONDONTWRITEBYTECODE": "1"}
+                                         "PYTHONDONTWRITEBYTECODE": "1"} | self.processes.environment
         self.done = collections.Counter()
         self.faults = []
 

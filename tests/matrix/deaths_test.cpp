@@ -14,9 +14,10 @@ namespace {
 class DeathsTest : public testing::Test {
  protected:
   static DeathReport report(const char* conclusion) {
-    DeathReport r{.result = {}, .output = "stack of rank 1:\n    main", .conclusion = conclusion};
-    r.result.which = parse_id("ddp/sft/fix=none");
-    r.result.outcome = Outcome::crash;
+    DeathReport r{.death = {}, .output = "stack of rank 1:\n    main", .conclusion = conclusion};
+    r.death.result.which = parse_id("ddp/sft/fix=none");
+    r.death.result.outcome = Outcome::crash;
+    r.death.details = R"({"rank":1})";
     return r;
   }
 
@@ -37,6 +38,7 @@ TEST_F(DeathsTest, EachIsALine) {
     const auto json = nlohmann::json::parse(line);
     EXPECT_EQ(json["id"], "ddp/sft/fix=none");
     EXPECT_EQ(json["outcome"], "crash");
+    EXPECT_EQ(json["death"]["rank"], 1);
     EXPECT_EQ(json["output"], "stack of rank 1:\n    main");
     EXPECT_EQ(json["conclusion"], conclusion);
     EXPECT_EQ(json["when"].get<std::string>().size(), std::string("2026-12-01T10:00:00Z").size());

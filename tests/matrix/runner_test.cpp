@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
@@ -74,6 +75,7 @@ class RunnerTest : public testing::Test {
           cases, schedule, options,
           [&](size_t index, const CaseResult& result, const std::string& line) {
             schedule.record(index, result, line);
+            lines_[id(result.which)] = line;
             results[id(result.which)] = result;
             ++attempts_;
             return attempts_ < stop_after_;
@@ -97,7 +99,8 @@ class RunnerTest : public testing::Test {
   SchedulePolicy policy_;
   int jobs_ = 2;
   RunEnd end_ = RunEnd::done;
-  std::vector<std::string> conclusions_;  // what became of the deaths
+  std::vector<std::string> conclusions_;      // what became of the deaths
+  std::map<std::string, std::string> lines_;  // by id
   int attempts_ = 0;
   int stop_after_ = 1000;
 };
@@ -121,6 +124,12 @@ TEST_F(RunnerTest, ACrashNamesSignalRankPhaseAndCollective) {
   EXPECT_EQ(crash.signature->phase, Phase::backward);
   EXPECT_NE(crash.signature->text.find("last collective reduce_scatter #7"), std::string::npos);
   EXPECT_NE(crash.signature->text.find("at 0x? in backward"), std::string::npos) << crash.signature->text;
+  const auto death = nlohmann::json::parse(lines_["ddp/sft/frozen=lora/fix=none"])["death"];
+  EXPECT_EQ(death["signal"], "SIGSEGV");
+  EXPECT_EQ(death["rank"], 1);
+  EXPECT_EQ(death["phase"], "backward");
+  EXPECT_EQ(death["last_collective"], "reduce_scatter #7");
+  EXPECT_FALSE(nlohmann::json::parse(lines_["ddp/sft/fix=none"]).contains("death"));
 }
 
 TEST_F(RunnerTest, ACaseThatOnlyItsNeighboursKillIsRescuedAlone) {
@@ -141,6 +150,7 @@ TEST_F(RunnerTest, TheCasesThatBringAnotherDownAreNamed) {
       "alone it ends as pass; it dies in a worker that ran ddp/sft/frozen=norms/fix=none before; "))
       << crash.signature->text;
   EXPECT_EQ(conclusions_.back(), "happens again after those cases");
+  EXPECT_EQ(nlohmann::json::parse(lines_["zero3/sft/fix=none"])["death"]["signal"], "SIGSEGV");
 }
 
 TEST_F(RunnerTest, AKillFromOutsideLeavesNoTraceInTheResult) {
@@ -213,8 +223,10 @@ TEST_F(RunnerTest, AHangIsKilledWithItsChildren) {
   const CaseResult hang = odd_one_out(run("zero3/sft/fix=hang", 0.3), "zero3/sft/fix=none");
   EXPECT_EQ(hang.outcome, Outcome::hang);
   EXPECT_EQ(hang.signature->type, "timeout");
-  EXPECT_EQ(hang.signature->text,
-            "no answer within 0.3 s; rank 0 in forward of step 0, last collectives all_gather #12");
+  EXPECT_EQ(
+      hang.signature->text,
+      "no answer within 0.3 s; rank 0 in forward of step 0, last collectives all_gather #12; rank 1 has not begun");
+  EXPECT_EQ(hang.signature->rank, 1);
   EXPECT_EQ(odd_one_out(run("zero3/sft/fix=silent", 0.3), "zero3/sft/fix=none").outcome, Outcome::hang);
 }
 
