@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "matrix/capture.h"
 #include "matrix/death.h"
+#include "matrix/memory.h"
 #include "matrix/runner.h"
 #include "matrix/signals.h"
 #include "matrix/worker_process.h"
@@ -52,11 +53,15 @@ std::optional<int> live(WorkerProcess& worker, std::string& running) {
 }
 
 // The result of the case in which this rank's worker died, as that worker would have posted it.
-std::string result_of_death(const std::string& running, const WorkerProcess& worker, const std::string& how) {
+std::string result_of_death(const std::string& running, const WorkerProcess& worker, const std::string& how,
+                            bool out_of_memory) {
   if (running.empty()) return "";
-  const CaseResult death = describe_death(
-      parse_id(running), {.outcome = Outcome::crash, .type = how, .text = "", .error_tail = worker.error_tail()},
-      worker.box());
+  CaseResult death =
+      describe_death(parse_id(running),
+                     {.outcome = Outcome::crash, .type = how, .text = "", .error_tail = worker.error_tail()},
+                     worker.box())
+          .result;
+  if (out_of_memory) blame_memory(death);
   return to_line(death);
 }
 
@@ -69,6 +74,7 @@ Exit follow(const Ranks& ranks) {
   for (int stillborn = 0; stillborn < kStillborn;) {
     std::vector<std::string> variables = worker_variables(ranks, "follow");
     variables.push_back("REGATHER_DIED=" + died);
+    const int64_t kills = oom_kills();
     WorkerProcess worker(program, variables);
     std::string running;
     const std::optional<int> end = live(worker, running);
@@ -82,7 +88,7 @@ Exit follow(const Ranks& ranks) {
       return Exit::incomplete;
     }
     stillborn = running.empty() ? stillborn + 1 : 0;
-    died = result_of_death(running, worker, how);
+    died = result_of_death(running, worker, how, oom_kills() > kills);
   }
   throw Error("ranks", fmt::format("'{}' ends before it begins any case", program), __FILE__, __LINE__);
 }

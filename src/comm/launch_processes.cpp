@@ -27,14 +27,14 @@ constexpr std::chrono::milliseconds kStacks{300};  // for ranks to write their s
 
 // Where ranks meet: a file in memory, under a name that every child opens anew. No disk can be too full for it, and
 // nothing of it is left, whoever is killed.
-class Rendezvous {
+class MeetingFile {
  public:
-  Rendezvous() : file_(::memfd_create("regather-rendezvous", MFD_CLOEXEC)) {
+  MeetingFile() : file_(::memfd_create("regather-rendezvous", MFD_CLOEXEC)) {
     REGATHER_CHECK(file_ >= 0, "comm", "no memory for the ranks to meet in: {}", std::strerror(errno));
   }
-  ~Rendezvous() { ::close(file_); }
-  Rendezvous(const Rendezvous&) = delete;
-  Rendezvous& operator=(const Rendezvous&) = delete;
+  ~MeetingFile() { ::close(file_); }
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
   std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
 
  private:
@@ -83,7 +83,7 @@ void collect(std::vector<Child>& children, Clock::time_point until) {
 
 std::vector<RankEnd> run_processes(const LaunchOptions& options, const RankFunction& function) {
   at::set_num_threads(1);  // a pool of threads does not survive the fork, and its locks might
-  const Rendezvous rendezvous;
+  const MeetingFile rendezvous;
   std::vector<Child> children;
   std::vector<int> sockets;
   children.reserve(static_cast<size_t>(options.world));
