@@ -16,7 +16,8 @@ std::string print_request(const Request& r) {
                   {"seed", r.seed},
                   {"fault", r.fault},
                   {"timeout", r.timeout},
-                  {"record", r.record}};
+                  {"record", r.record},
+                  {"locate", r.locate}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -33,6 +34,7 @@ Request parse_request(std::string_view line) {
     json.at("fault").get_to(r.fault);
     json.at("timeout").get_to(r.timeout);
     json.at("record").get_to(r.record);
+    json.at("locate").get_to(r.locate);
     return r;
   } catch (const nlohmann::json::exception& e) {
     throw UsageError(fmt::format("request line '{}': {}", line.substr(0, 200), e.what()));

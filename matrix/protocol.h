@@ -25,6 +25,7 @@ struct Request {
   std::string fault;    // empty: none
   double timeout = 60;  // seconds after which the runner kills the worker
   bool record = false;  // to a Python stack's worker: run the case on the runtime too, and say how far apart they are
+  bool locate = false;  // find in which module's backward an error arises, at some cost
   bool operator==(const Request&) const = default;
 };
 

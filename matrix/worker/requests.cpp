@@ -23,6 +23,7 @@ train::RunOptions options_of(const nlohmann::json& request) {
   if (request.value("launcher", "threads") == "processes") options.launcher = train::Launcher::processes;
   if (request.contains("model") && request["model"].is_string()) options.model = request["model"].get<std::string>();
   options.seed = request.value("seed", uint64_t{1});
+  options.locate = request.value("locate", false);
   // A rank that waits gives up, and says for whom it waited, before the runner's own limit kills the worker.
   options.deadline = std::chrono::milliseconds(static_cast<int64_t>(request.value("timeout", 60.0) * 500));
   return options;

@@ -13,6 +13,7 @@
 #include "autograd/checkpoint.h"
 #include "autograd/generator.h"
 #include "autograd/saved_hooks.h"
+#include "base/whereabouts.h"
 
 namespace regather::autograd {
 namespace {
@@ -25,9 +26,12 @@ struct Metadata {
   std::vector<int64_t> shape;
   at::ScalarType dtype;
   at::Device device;
+  Place saved_in = here;
 
   explicit Metadata(const at::Tensor& x) : shape(x.sizes().vec()), dtype(x.scalar_type()), device(x.device()) {}
-  bool operator==(const Metadata& other) const = default;
+  bool operator==(const Metadata& other) const {
+    return shape == other.shape && dtype == other.dtype && device == other.device;
+  }
 
   // As Python prints it, since people search for this text.
   std::string text() const {
@@ -165,6 +169,7 @@ void Frame::recompute(int task) {
     try {
       block_(input);
     } catch (const StopRecompute&) {
+      forget_failure();
     }
     check(recompute);
   } catch (...) {
@@ -188,6 +193,7 @@ void Frame::check(const Recompute& done) const {
     if (placeholders_[position].expired()) continue;
     const Metadata recomputed(done.tensors[position]);
     if (recomputed == metadata_[position]) continue;
+    note_failure(metadata_[position].saved_in);
     mismatches += fmt::format("tensor at position {}:\nsaved metadata: {}\nrecomputed metadata: {}\n", position,
                               metadata_[position].text(), recomputed.text());
   }

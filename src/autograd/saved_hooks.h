@@ -23,6 +23,19 @@ class ScopedHooks {
   ScopedHooks& operator=(const ScopedHooks&) = delete;
 };
 
+// While one lives, a node of the graph whose backward fails notes the module that made it (base/whereabouts.h): torch's
+// anomaly mode, which costs an allocation a node. Of the process, not of a thread.
+class LocateBackward {
+ public:
+  LocateBackward();
+  ~LocateBackward();
+  LocateBackward(const LocateBackward&) = delete;
+  LocateBackward& operator=(const LocateBackward&) = delete;
+
+ private:
+  bool before_;
+};
+
 // Makes the engine that asks the stack the process's default. Idempotent; call it before any backward.
 void install_engine();
 

@@ -75,4 +75,10 @@ void trace_collective(int rank, const char* name, uint64_t sequence) {
   trace.collectives = sequence;
 }
 
+std::string last_collective(int rank) {
+  if (rank < 0 || rank >= kMaxRanks) return "";
+  const auto& name = box->ranks[static_cast<size_t>(rank)].collective;
+  return {name.data(), ::strnlen(name.data(), name.size())};
+}
+
 }  // namespace regather

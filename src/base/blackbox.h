@@ -39,4 +39,7 @@ void trace_phase(int rank, int step, int phase);
 void trace_end(int rank);
 void trace_collective(int rank, const char* name, uint64_t sequence);
 
+// The last that the rank entered, "all_gather #12"; empty before the first.
+std::string last_collective(int rank);
+
 }  // namespace regather

@@ -22,6 +22,11 @@ constexpr std::array kPhases{"build", "forward", "backward", "gradients", "step"
 
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
+Json write(const Where& w) {
+  if (w == Where{}) return nullptr;
+  return {{"module", or_null(w.module)}, {"parameter", or_null(w.parameter)}, {"collective", or_null(w.collective)}};
+}
+
 Json write(const Signature& s) {
   return {{"mechanism", or_null(s.mechanism)},
           {"phase", name(s.phase)},
@@ -29,7 +34,8 @@ Json write(const Signature& s) {
           {"rank", s.rank},
           {"type", s.type},
           {"text", s.text},
-          {"upstream", or_null(s.upstream)}};
+          {"upstream", or_null(s.upstream)},
+          {"where", write(s.where)}};
 }
 
 Json write(const Departure& d) { return {{"outcome", name(d.outcome)}, {"signature", write(d.signature)}}; }
@@ -105,6 +111,11 @@ class Reader {
     return Reader(value, path_ + key + ".");
   }
 
+  // Also nothing where lines of earlier versions and of other stacks do not have it.
+  std::optional<Reader> object_if_any(const char* key) const {
+    return object_.contains(key) ? object_or_null(key) : std::nullopt;
+  }
+
   [[noreturn]] void fail(std::string_view key, std::string_view expected, const Parsed& given) const {
     std::string shown = given.dump(-1, ' ', false, Parsed::error_handler_t::replace);
     if (shown.size() > 60) shown = shown.substr(0, 60) + "...";
@@ -116,14 +127,22 @@ class Reader {
   std::string path_;
 };
 
+Where read_where(const Reader& in) {
+  return {.module = in.text_or_null("module"),
+          .parameter = in.text_or_null("parameter"),
+          .collective = in.text_or_null("collective")};
+}
+
 Signature read_signature(const Reader& in) {
+  const auto where = in.object_if_any("where");
   return {.mechanism = in.text_or_null("mechanism"),
           .phase = parse_phase(in.text("phase")),
           .step = in.integer<int>("step"),
           .rank = in.integer<int>("rank"),
           .type = in.text("type"),
           .text = in.text("text"),
-          .upstream = in.text_or_null("upstream")};
+          .upstream = in.text_or_null("upstream"),
+          .where = where ? read_where(*where) : Where{}};
 }
 
 GradientSummary read_gradients(const Reader& in) {

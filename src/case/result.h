@@ -33,6 +33,14 @@ const char* name(Phase phase);
 Outcome parse_outcome(std::string_view text);  // throws UsageError
 Phase parse_phase(std::string_view text);      // throws UsageError
 
+// Where a failure showed, as far as that is known.
+struct Where {
+  std::string module;      // in whose forward, recompute or backward
+  std::string parameter;   // read last there; of wrong gradients, that which backward reaches first
+  std::string collective;  // that the rank entered last, "all_gather #12"; before the gradients were compared
+  bool operator==(const Where&) const = default;
+};
+
 // What kind of failure it was. `text` is normalised (addresses and pointers removed); `upstream` is the text that the
 // real package prints for the same failure, where it differs from ours.
 struct Signature {
@@ -43,6 +51,7 @@ struct Signature {
   std::string type;
   std::string text;
   std::string upstream;
+  Where where{};
   bool operator==(const Signature&) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "model/module.h"
 
 #include "base/error.h"
+#include "base/whereabouts.h"
 
 namespace regather::model {
 namespace {
@@ -21,10 +22,12 @@ Tensor Module::operator()(const Tensor& input) {
 }
 
 Tensor Module::call(const Tensor& input, const Body& body) {
+  InModule inside(this);
   Tensor value = input;
   for (const auto& hook : pre_forward_) value = hook(*this, value);
   value = body(value);
   for (const auto& hook : post_forward_) value = hook(*this, value);
+  inside.done();
   return value;
 }
 
@@ -35,6 +38,7 @@ void Module::clear_hooks() {
 }
 
 const Tensor& Module::read(const Tensor& parameter) {
+  here.parameter = &parameter;
   if (on_read_) on_read_(*this, parameter);
   return parameter;
 }
@@ -49,6 +53,13 @@ const Tensor& Module::own_parameter(const char* name) const {
   static const Tensor none;
   const Tensor* own = parameters_.find(name);
   return own == nullptr ? none : *own;
+}
+
+std::string Module::name_of(const void* parameter) const {
+  for (const auto& own : parameters_) {
+    if (&own.value() == parameter) return own.key();
+  }
+  return "";
 }
 
 std::vector<std::shared_ptr<Module>> Module::module_children() const {

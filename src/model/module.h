@@ -47,6 +47,9 @@ class Module : public torch::nn::Module {
   // which a backend swaps a sharded parameter for the whole one and back.
   void set_own_parameter(const std::string& name, Tensor value);
 
+  // The name under which this module has registered the parameter at this address, "" when it has not.
+  std::string name_of(const void* parameter) const;
+
   // Direct children that are regather modules, in order of registration.
   std::vector<std::shared_ptr<Module>> module_children() const;
 

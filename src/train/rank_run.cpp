@@ -26,6 +26,7 @@
 #include "train/prepare.h"
 #include "train/step_loss.h"
 #include "train/upstream.h"
+#include "train/where.h"
 
 namespace regather::train {
 namespace {
@@ -69,7 +70,9 @@ class RankRun {
   void check_gradients(int step);
   void check_update(int step, const shard::Named& before);
   void check_invariants(int step);
-  void depart(Outcome outcome, std::string type, std::string text, bool missing = false);
+  void depart(Outcome outcome, std::string type, std::string text, const std::string& parameter = "",
+              bool missing = false);
+  Where locate(Outcome outcome, const std::string& parameter) const;
 
   comm::World& world_;
   const Case& case_;
@@ -92,6 +95,7 @@ class RankRun {
 
   int step_ = 0;
   Phase phase_ = Phase::build;
+  std::string trained_with_;  // the last collective before the gradients were compared
   std::vector<Departure> departures_;
   CaseResult result_;
 };
@@ -99,10 +103,32 @@ class RankRun {
 void RankRun::enter(int step, Phase phase) {
   step_ = step;
   phase_ = phase;
+  forget_failure();
+  here.parameter = nullptr;
+  if (phase == Phase::gradients) trained_with_ = last_collective(world_.rank());
   trace_phase(world_.rank(), step, static_cast<int>(phase));
 }
 
-void RankRun::depart(Outcome outcome, std::string type, std::string text, bool missing) {
+// `parameter`: of what was compared. An error is where its exception arose; in a forward, where else it is in no module,
+// at the last read.
+Where RankRun::locate(Outcome outcome, const std::string& parameter) const {
+  Where result{.module = owner_of(parameter), .parameter = parameter, .collective = {}};
+  if (outcome == Outcome::error) {
+    const bool noted = failed.module != nullptr || failed.parameter != nullptr;
+    const Place place = !noted && phase_ == Phase::forward ? here : failed;
+    if (model_) result = where(place, *model_);
+    if (result.module.empty() && reference_model_) {
+      result = where(place, *reference_model_);
+      for (std::string* name : {&result.module, &result.parameter}) {
+        if (!name->empty()) name->insert(0, "reference.");
+      }
+    }
+  }
+  result.collective = phase_ == Phase::gradients ? trained_with_ : last_collective(world_.rank());
+  return result;
+}
+
+void RankRun::depart(Outcome outcome, std::string type, std::string text, const std::string& parameter, bool missing) {
   Departure departure;
   departure.outcome = outcome;
   departure.signature.phase = phase_;
@@ -122,6 +148,7 @@ void RankRun::depart(Outcome outcome, std::string type, std::string text, bool m
       std::any_of(most_hook_calls_.begin(), most_hook_calls_.end(), [](const auto& calls) { return calls.second > 1; });
   departure.signature.mechanism = mechanism_of(departure, evidence);
   if (outcome == Outcome::error) departure.signature.upstream = upstream_text(case_, departure.signature);
+  departure.signature.where = locate(outcome, parameter);
   departures_.push_back(std::move(departure));
 }
 
@@ -204,6 +231,7 @@ void RankRun::check_gradients(int step) {
   GradientSummary& summary = *result_.gradients;
   std::optional<Difference> worst;
   std::string worst_name;
+  std::vector<std::string> wrong;
   int missing = 0;
   int nonfinite = 0;
   uint64_t hash = 0;
@@ -217,6 +245,7 @@ void RankRun::check_gradients(int step) {
     if (absent && right.count_nonzero().item<int64_t>() > 0) ++missing;
     const Difference difference = compare(gradient.defined() ? gradient : right.mul(0), right);
     nonfinite += static_cast<int>(difference.nonfinite);
+    if (difference.nonfinite > 0 || !(difference.relative_l2 <= precision_.tolerance)) wrong.push_back(name);
     if (!worst || difference.relative_l2 > worst->relative_l2) {
       worst = difference;
       worst_name = name;
@@ -241,14 +270,15 @@ void RankRun::check_gradients(int step) {
   }
 
   if (nonfinite > 0) {
-    depart(Outcome::nonfinite, "gradient", fmt::format("{} entries of the gradients are not finite", nonfinite));
+    depart(Outcome::nonfinite, "gradient", fmt::format("{} entries of the gradients are not finite", nonfinite),
+           nearest_to_loss(wrong));
   } else if (unexpected > 0) {
     depart(Outcome::wrong_gradient, "gradient", fmt::format("{} frozen parameter(s) have a gradient", unexpected));
   } else if (worst && !(worst->relative_l2 <= precision_.tolerance)) {
     depart(Outcome::wrong_gradient, "gradient",
            fmt::format("{}: relative L2 error {:.3g}{}", worst_name, worst->relative_l2,
                        missing > 0 ? fmt::format("; {} gradient(s) missing or zero", missing) : ""),
-           missing > 0);
+           nearest_to_loss(wrong), missing > 0);
   }
   const std::vector<int64_t> hashes = world_.all_gather_int(static_cast<int64_t>(hash));
   enter(step, Phase::invariant);
@@ -259,7 +289,8 @@ void RankRun::check_gradients(int step) {
   const int allowed = case_.checkpoint == Checkpoint::reentrant && case_.two_passes ? 2 : 1;
   for (const auto& [name, calls] : most_hook_calls_) {
     if (calls <= allowed) continue;
-    depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired {} times in one backward", name, calls));
+    depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired {} times in one backward", name, calls),
+           name);
   }
 }
 
@@ -283,7 +314,7 @@ void RankRun::check_update(int step, const shard::Named& before) {
   result_.counters["update_share"] = std::max(result_.counters["update_share"], worst);
   if (!(worst <= 1)) {
     depart(Outcome::invariant, "update",
-           fmt::format("{}: the step uses {:.3g} times its tolerance", worst_name, worst));
+           fmt::format("{}: the step uses {:.3g} times its tolerance", worst_name, worst), worst_name);
   }
 }
 

@@ -67,6 +67,7 @@ CaseResult result_of_failure(const Case& c, const comm::RankEnd& end, int rank) 
   departure.signature.phase = static_cast<Phase>(std::max(0, trace.phase.load()));
   departure.signature.type = end.error_type;
   departure.signature.text = end.error_text;
+  departure.signature.where.collective = last_collective(rank);
   settle(result, {departure});
   return result;
 }
@@ -125,6 +126,8 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
     return result;
   }
   const Prepared prepared = prepare(c, options);
+  std::optional<autograd::LocateBackward> locate;
+  if (options.locate) locate.emplace();
   if (options.record != nullptr) options.record->assign(static_cast<size_t>(c.world), {});
   const comm::RankFunction rank = [&](comm::World& world) {
     auto* record = options.record != nullptr ? &options.record->at(static_cast<size_t>(world.rank())) : nullptr;

@@ -30,6 +30,7 @@ struct RunOptions {
   std::optional<std::filesystem::path> model;  // a Hugging Face folder; by default the card's model
   uint64_t seed = 1;
   std::chrono::milliseconds deadline{30000};  // for each wait on other ranks
+  bool locate = false;                         // in which module's backward an error arises, at some cost
   GradientRecord* record = nullptr;           // with ranks as threads: gets the gradients of every rank and step
 };
 

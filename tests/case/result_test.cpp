@@ -17,9 +17,14 @@ CaseResult full_result() {
   r.which = parse_id("zero3/sft/checkpoint=nonreentrant/frozen=norms/fix=gather+redirect");
   r.attempt = 2;
   r.outcome = Outcome::error;
-  r.signature = Signature{
-      "recompute_freed_frozen", Phase::backward, 0, 1, "CheckpointError", "saved [32], recomputed [0]\nat position 3",
-      "torch.utils.checkpoint"};
+  r.signature = Signature{"recompute_freed_frozen",
+                          Phase::backward,
+                          0,
+                          1,
+                          "CheckpointError",
+                          "saved [32], recomputed [0]\nat position 3",
+                          "torch.utils.checkpoint",
+                          {"model.layers.0.mlp", "", "all_gather #12"}};
   r.also = {{Outcome::wrong_gradient, {"", Phase::gradients, 1, 0, "", "model.norm.weight", ""}}};
   r.gradients = GradientSummary{
       27, "model.layers.0.mlp.up_proj.weight", 2.5e-7, 1.0, 1e-5, 0.025, 1e-6, {3, 4}, 0.5, 0.25, 1, 2, 3};
@@ -49,6 +54,17 @@ TEST(ResultLine, ReadsBackWhatItWrites) {
   EXPECT_EQ(read.counters, r.counters);
   EXPECT_EQ(read.peak_bytes, r.peak_bytes);
   EXPECT_EQ(to_line(read), to_line(r));
+}
+
+TEST(ResultLine, WhereMayBeLeftOut) {
+  nlohmann::json line = nlohmann::json::parse(to_line(full_result()));
+  line["signature"].erase("where");
+  line["also"][0]["signature"].erase("where");
+  const CaseResult read = result_from_json(line);
+  EXPECT_EQ(read.signature->where, Where{});
+  EXPECT_EQ(read.also, full_result().also);
+  line["signature"]["where"] = {{"module", 3}, {"parameter", nullptr}, {"collective", nullptr}};
+  EXPECT_THROW(result_from_json(line), UsageError);
 }
 
 TEST(ResultLine, NumbersThatAreNotFiniteAreNull) {

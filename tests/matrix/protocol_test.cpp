@@ -16,9 +16,10 @@ TEST(Protocol, ARequestIsOneLineAndReadsBack) {
   r.fault = "skip_mask";
   r.timeout = 0.5;
   r.record = true;
+  r.locate = true;
   const std::string line = print_request(r);
   EXPECT_EQ(line, R"({"id":"zero3/sft/fix=none","device":"cpu","launcher":"processes","attempt":2,"model":null,)"
-                  R"("seed":18446744073709551615,"fault":"skip_mask","timeout":0.5,"record":true})");
+                  R"("seed":18446744073709551615,"fault":"skip_mask","timeout":0.5,"record":true,"locate":true})");
   EXPECT_EQ(parse_request(line), r);
   r.model = "/models/with \"quotes\"\nand lines";
   EXPECT_EQ(print_request(r).find('\n'), std::string::npos);
