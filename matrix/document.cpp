@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+
+#include "base/error.h"
 
 namespace regather::matrix {
 namespace {
@@ -25,6 +28,15 @@ std::string print_case(const DocumentCase& c) {
 
 }  // namespace
 
+void make_folder(const std::string& out) {
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  if (error) {
+    throw UsageError(
+        fmt::format("cannot make the output folder '{}': {}; choose another with --out", out, error.message()));
+  }
+}
+
 std::string print_document(const Document& document, const Json& environment) {
   std::map<Outcome, int> counts;
   for (const DocumentCase& c : document.cases) ++counts[c.result.outcome];
@@ -36,8 +48,13 @@ std::string print_document(const Document& document, const Json& environment) {
   }
   if (document.absent > 0) verdicts[Verdict::absent] += document.absent;
   for (const auto& [verdict, count] : verdicts) totals["verdict"][name(verdict)] = count;
-  Json plan{{"definition", document.definition}, {"hash", document.hash}, {"cases", document.cases.size()}};
-  if (!document.shard.empty()) plan["shard"] = document.shard;
+  Json plan{{"definition", document.definition},
+            {"hash", document.hash},
+            {"cases", document.cases.size() + document.unreported}};
+  if (!document.shard.empty()) {
+    plan["shard"] = document.shard;
+    plan["selected"] = document.selected;
+  }
 
   std::string text = "{\n\"schema\":1,\n";
   text += "\"environment\":" + print(environment) + ",\n";

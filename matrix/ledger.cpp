@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,7 +19,46 @@ namespace {
 
 constexpr size_t kLargestFile = size_t{1} << 30;
 
+struct Lines {
+  std::vector<LedgerLine> wanted;
+  std::string other;  // the plan of a line that is not
+};
+
+// A torn last one aside. Those of the plans, told by hash, that are wanted; "none" where a line names none.
+Lines read_lines(const std::string& path, const std::function<bool(const std::string&)>& wanted) {
+  const std::string text = read_file(path, kLargestFile);
+  Lines lines;
+  size_t number = 0;
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    ++number;
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_discarded() || !json.is_object()) {
+      throw UsageError(
+          fmt::format("'{}', line {}: not a result line; run without --resume or --rerun-failed, or choose "
+                      "another --out",
+                      path, number));
+    }
+    const auto at = json.find("plan");
+    const std::string plan = at != json.end() && at->is_string() ? at->get<std::string>() : "none";
+    if (!wanted(plan)) {
+      lines.other = plan;
+      continue;
+    }
+    try {
+      lines.wanted.push_back({result_from_json(json), line});
+    } catch (const UsageError& e) {
+      throw UsageError(fmt::format("'{}', line {}: {}", path, number, e.what()));
+    }
+  }
+  return lines;
+}
+
 }  // namespace
+
+std::vector<LedgerLine> read_ledger(const std::string& path) {
+  return read_lines(path, [](const std::string&) { return true; }).wanted;
+}
 
 Ledger::Ledger(std::string path, std::string plan_hash, bool resume)
     : path_(std::move(path)), plan_hash_(std::move(plan_hash)) {
@@ -45,35 +85,14 @@ Ledger::Ledger(std::string path, std::string plan_hash, bool resume)
 Ledger::~Ledger() { ::close(file_); }
 
 void Ledger::read_earlier() {
-  const std::string text = read_file(path_, kLargestFile);
-  size_t whole = 0;
-  size_t number = 0;
-  std::string other;
-  for (size_t end; (end = text.find('\n', whole)) != std::string::npos; whole = end + 1) {
-    const std::string line = text.substr(whole, end - whole);
-    ++number;
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_discarded() || !json.is_object()) {
-      throw UsageError(fmt::format("'{}', line {}: not a result line; run without --resume, or choose another --out",
-                                   path_, number));
-    }
-    const auto plan = json.find("plan");
-    if (plan == json.end() || *plan != plan_hash_) {
-      other = plan != json.end() && plan->is_string() ? plan->get<std::string>() : "none";
-      continue;
-    }
-    try {
-      earlier_.push_back({result_from_json(json), line});
-    } catch (const UsageError& e) {
-      throw UsageError(fmt::format("'{}', line {}: {}", path_, number, e.what()));
-    }
-  }
-  if (earlier_.empty() && !other.empty()) {
+  const Lines lines = read_lines(path_, [this](const std::string& plan) { return plan == plan_hash_; });
+  if (lines.wanted.empty() && !lines.other.empty()) {
     throw UsageError(fmt::format(
         "'{}' holds results of another plan (hash {}, this one is {}): --resume needs the same selection, seed, model, "
         "device, launcher and fault; run without --resume, or choose another --out",
-        path_, other, plan_hash_));
+        path_, lines.other, plan_hash_));
   }
+  earlier_ = lines.wanted;
   if (!cut_torn_line(file_)) {
     throw UsageError(fmt::format("cannot cut the torn last line off '{}': {}", path_, std::strerror(errno)));
   }

@@ -14,6 +14,9 @@ struct LedgerLine {
   std::string text;
 };
 
+// The lines of a file, whatever their plan, without a torn last one. Throws UsageError naming the line that is none.
+std::vector<LedgerLine> read_ledger(const std::string& path);
+
 class Ledger {
  public:
   // Opens `path` for a plan: empties it, or with `resume` keeps its lines and cuts off a torn last one. Each line

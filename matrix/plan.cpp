@@ -7,12 +7,11 @@
 
 #include "base/error.h"
 #include "case/fixes.h"
+#include "matrix/cover.h"
 #include "matrix/filter.h"
 
 namespace regather::matrix {
 namespace {
-
-constexpr size_t kMostCases = 200'000;
 
 // The sets of fixes that a mode stands for in a case.
 std::vector<Fixes> fix_sets(const Case& c, FixMode mode) {
@@ -122,10 +121,12 @@ Plan make_plan(const Selection& selection) {
       if (filter(c) && id(c).find(selection.text) != std::string::npos) cases.push_back(c);
     }
   }
+  if (selection.cover > 0) cases = cover(cases, selection.cover);
   std::string ids;
   for (const Case& c : cases) ids += id(c) + "\n";
   return {.definition = selection.ids.empty() ? selection.definition : "cases",
           .fingerprint = stable_hash(ids),
+          .selected = cases.size(),
           .cases = divide(cases, selection.shard)};
 }
 

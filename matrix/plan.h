@@ -11,6 +11,9 @@
 
 namespace regather::matrix {
 
+// The most that a plan may hold.
+constexpr size_t kMostCases = 200'000;
+
 // One of `count` parts, counted from 1.
 struct Shard {
   size_t index = 1;
@@ -26,12 +29,14 @@ struct Selection {
   std::string filter;
   std::string text;              // a part of the id
   std::vector<std::string> ids;  // exactly these, whatever the rest
+  size_t cover = 0;              // cover() by so many axes; 0: all
   Shard shard;
 };
 
 struct Plan {
   std::string definition;   // its name; "cases" for a list of ids
   std::string fingerprint;  // of all selected ids, before the division: equal for every shard of a selection
+  size_t selected = 0;      // how many cases there are of it
   std::vector<Case> cases;  // of this shard
 };
 

@@ -6,9 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -17,11 +15,10 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "case/fixes.h"
+#include "matrix/conclusion.h"
 #include "matrix/deaths.h"
 #include "matrix/document.h"
 #include "matrix/environment.h"
-#include "matrix/judge/judge.h"
-#include "matrix/judge/load.h"
 #include "matrix/ledger.h"
 #include "matrix/signals.h"
 #include "matrix/summary.h"
@@ -35,15 +32,6 @@ constexpr size_t kTold = 10;  // deaths on standard error
 std::string hash_of(const Plan& plan, const Request& r, const std::string& stack) {
   return stable_hash(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", plan.fingerprint, REGATHER_VERSION, r.device,
                                  r.launcher, r.model, r.seed, r.fault, stack));
-}
-
-void make_folder(const std::string& out) {
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  if (error) {
-    throw UsageError(
-        fmt::format("cannot make the output folder '{}': {}; choose another with --out", out, error.message()));
-  }
 }
 
 std::vector<size_t> execution_order(const std::vector<Case>& cases, const RunOptions& options) {
@@ -80,9 +68,7 @@ std::string rerun_options(const RunOptions& options) {
   if (r.seed != Request().seed) text += fmt::format(" --seed {}", r.seed);
   if (!r.fault.empty()) text += " --fault " + r.fault;
   if (stack.python()) text += " --stack '" + stack.name + "'";
-  if (!options.expectations.empty()) text += " --expectations '" + options.expectations + "'";
-  if (!options.baseline.empty()) text += " --baseline '" + options.baseline + "'";
-  return text;
+  return text + options.rules.options();
 }
 
 void replay(const std::vector<LedgerLine>& lines, const std::vector<Case>& cases, Schedule& schedule) {
@@ -92,6 +78,33 @@ void replay(const std::vector<LedgerLine>& lines, const std::vector<Case>& cases
     const auto at = index_of.find(id(line.result.which));
     if (at != index_of.end()) schedule.replay(at->second, line.result, line.text);
   }
+}
+
+// Leaves of the plan what is red by the lines in the output folder, of whatever plan they are; all of it where there
+// are none. False when nothing is left.
+bool keep_failed(Plan& plan, const SchedulePolicy& policy, const std::string& out) {
+  const std::string path = out + "/cases.jsonl";
+  if (!std::filesystem::exists(path)) {
+    fmt::print(stderr, "regather: nothing is recorded in '{}': every selected case runs\n", path);
+    return true;
+  }
+  Schedule schedule(plan.cases.size(), policy);
+  replay(read_ledger(path), plan.cases, schedule);
+  std::vector<Case> failed;
+  std::string ids;
+  for (size_t i = 0; i < plan.cases.size(); ++i) {
+    const auto& deciding = schedule.history(i).deciding;
+    if (!deciding || !policy.red(*deciding)) continue;
+    failed.push_back(plan.cases[i]);
+    ids += id(plan.cases[i]) + "\n";
+  }
+  if (failed.empty()) {
+    fmt::print(stderr, "regather: no selected case is red in '{}': nothing to run again\n", path);
+    return false;
+  }
+  plan.cases = std::move(failed);
+  plan.fingerprint = stable_hash(plan.fingerprint + "\n" + ids);
+  return true;
 }
 
 // The deciding lines in the plan's order; what has none has not run.
@@ -118,70 +131,7 @@ std::vector<DocumentCase> collect(const std::vector<Case>& cases, const Schedule
 
 // Whether the plan is all of its definition.
 bool whole(const Selection& s) {
-  return s.ids.empty() && !s.fixes && s.filter.empty() && s.text.empty() && s.shard.count == 1;
-}
-
-std::string today() {
-  const std::chrono::year_month_day day{std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now())};
-  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
-                     static_cast<unsigned>(day.day()));
-}
-
-// Verdicts that are not red and yet worth a line.
-bool worth_telling(Verdict verdict) {
-  return verdict == Verdict::changed || verdict == Verdict::fixed || verdict == Verdict::flaky;
-}
-
-// What a run came to, and what is to say of it.
-struct Conclusion {
-  Exit exit = Exit::green;
-  std::vector<CaseResult> results;
-  std::vector<Judgement> judgements;  // of each result
-  std::vector<std::string> complaints;
-  std::vector<std::string> overdue;
-};
-
-// Judges, and writes the verdicts into the document.
-Conclusion conclude(Document& document, const Judge& judge, const Plan& plan, const RunOptions& options) {
-  const bool all = whole(options.selection);
-  Conclusion end;
-  end.complaints = judge.complaints(plan.cases, plan.definition, all);
-  end.overdue = judge.overdue(today());
-  const std::vector<std::string> absent = judge.absent(plan.cases, plan.definition, all);
-  for (const std::string& which : absent) end.complaints.push_back(which + ": absent, the baseline has it");
-  document.absent = absent.size();
-  for (DocumentCase& c : document.cases) {
-    end.results.push_back(c.result);
-    end.judgements.push_back(judge.of(c.result, c.attempts));
-    if (!options.expectations.empty() || !options.baseline.empty()) c.verdict = end.judgements.back().verdict;
-  }
-  end.exit = decide(end.results, end.judgements, !end.complaints.empty());
-  return end;
-}
-
-void print(const Conclusion& end, const Document& document, const RunOptions& options) {
-  std::vector<RedCase> reds;
-  std::map<Verdict, size_t> counts;
-  for (size_t i = 0; i < end.results.size(); ++i) {
-    const CaseResult& result = end.results[i];
-    const auto& [verdict, why] = end.judgements[i];
-    ++counts[verdict];
-    if (red(verdict)) reds.push_back({result, why});
-    if (worth_telling(verdict)) {
-      fmt::print(stderr, "{} {}\n    {}\n    {}\n", name(verdict), id(result.which), print_signature(result), why);
-    }
-  }
-  fmt::print(stderr, "{}", print_red(reds, rerun_options(options), colour_wanted()));
-  for (const std::string& complaint : end.complaints) fmt::print(stderr, "RED {}\n", complaint);
-  for (const std::string& entry : end.overdue) fmt::print(stderr, "regather: {}\n", entry);
-  fmt::print(stderr, "{}", print_table(end.results));
-  if (!options.expectations.empty() || !options.baseline.empty()) {
-    std::string text;
-    for (const auto& [verdict, count] : counts) text += fmt::format(", {} {}", count, name(verdict));
-    fmt::print(stderr, "verdicts: {}\n", text.substr(2));
-  }
-  fmt::print(stderr, "cases {}, {:.1f} s, {}/results.json\n", end.results.size(), document.seconds, options.out);
-  if (end.exit == Exit::nothing) fmt::print(stderr, "regather: nothing was compared: no selected case is supported\n");
+  return s.ids.empty() && !s.fixes && s.filter.empty() && s.text.empty() && s.cover == 0 && s.shard.count == 1;
 }
 
 }  // namespace
@@ -189,11 +139,18 @@ void print(const Conclusion& end, const Document& document, const RunOptions& op
 Ran run(const RunOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
   const Request& request = options.runner.request;
-  const Plan plan = make_plan(options.selection);
+  Plan plan = make_plan(options.selection);
   if (plan.cases.empty()) {
     fmt::print(stderr, "regather: no case is selected; `regather matrix list` shows what there is\n");
     return {Exit::nothing, {}, 0};
   }
+  const Stack& stack = options.runner.stack;
+  nlohmann::ordered_json where = environment(stack.name);
+  if (stack.python()) where.update(packages_of(stack));
+  const Judge judge = load_judge(options.rules, setting_of(where, request.device, stack.name));
+  SchedulePolicy policy = options.policy;
+  policy.red = [&](const CaseResult& result) { return judge.red(judge.of(result, {}).verdict); };
+  if (options.rerun_failed && !keep_failed(plan, policy, options.out)) return {Exit::nothing, {}, 0};
   if (options.dry_run) {
     for (const size_t i : execution_order(plan.cases, options)) {
       print_line(id(plan.cases[i]));
@@ -201,22 +158,11 @@ Ran run(const RunOptions& options) {
     return {Exit::green, {}, 0};
   }
 
-  Expectations expectations;
-  if (!options.expectations.empty()) expectations = load_expectations(options.expectations);
-  std::optional<PastDocument> baseline;
-  if (!options.baseline.empty()) baseline = load_document(options.baseline);
-
   make_folder(options.out);
-  const Stack& stack = options.runner.stack;
-  nlohmann::ordered_json where = environment(stack.name);
-  if (stack.python()) where.update(packages_of(stack));
   // What an environment holds changes what a case does there.
   const std::string hash =
       hash_of(plan, request, stack.name + where.value("packages", nlohmann::ordered_json()).dump());
   Ledger ledger(options.out + "/cases.jsonl", hash, options.resume);
-  const Judge judge(std::move(expectations), std::move(baseline), setting_of(where, request.device, stack.name));
-  SchedulePolicy policy = options.policy;
-  policy.red = [&](const CaseResult& result) { return red(judge.of(result, {}).verdict); };
   Schedule schedule(plan.cases.size(), std::move(policy));
   replay(ledger.earlier(), plan.cases, schedule);
   size_t done = 0;
@@ -255,15 +201,18 @@ Ran run(const RunOptions& options) {
   Document document{.definition = plan.definition,
                     .hash = hash,
                     .shard = {},
+                    .selected = plan.selected,
                     .cases = collect(plan.cases, schedule, options),
+                    .unreported = 0,
                     .absent = 0,
                     .seconds = 0};
   const Shard& shard = options.selection.shard;
   if (shard.count > 1) document.shard = fmt::format("{}/{}", shard.index, shard.count);
   document.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const Conclusion conclusion = conclude(document, judge, plan, options);
+  const bool all = whole(options.selection) && !options.rerun_failed;
+  const Conclusion conclusion = conclude(document, judge, options.rules, all);
   replace_file(options.out + "/results.json", print_document(document, where));
-  if (!options.quiet) print(conclusion, document, options);
+  if (!options.quiet) print(conclusion, document, judge, rerun_options(options), options.out);
   return {conclusion.exit, std::move(document.cases), document.seconds};
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "matrix/conclusion.h"
 #include "matrix/document.h"
 #include "matrix/plan.h"
 #include "matrix/ranks.h"
@@ -20,14 +21,14 @@ struct RunOptions {
   RunnerOptions runner;
   SchedulePolicy policy;
   std::string out = "out";
-  std::string expectations;  // a name or a file; empty: the default rules alone
-  std::string baseline;      // an earlier results.json
+  Rules rules;
   bool resume = false;
-  bool shuffle = false;      // the order of execution, by runner.request.seed; results stay in the plan's order
-  bool stop_at_red = false;  // -x: what has not run by then is notrun
-  bool dry_run = false;      // print the ids that would run
-  bool lines = false;        // --format jsonl: each line on standard output too
-  bool quiet = false;        // no table and no red cases at the end
+  bool rerun_failed = false;  // only what is red by the lines in the output folder
+  bool shuffle = false;       // the order of execution, by runner.request.seed; results stay in the plan's order
+  bool stop_at_red = false;   // -x: what has not run by then is notrun
+  bool dry_run = false;       // print the ids that would run
+  bool lines = false;         // --format jsonl: each line on standard output too
+  bool quiet = false;         // no table and no red cases at the end
 };
 
 // What a run came to: its exit code, and every case of its document unless it was interrupted.

@@ -32,7 +32,7 @@ Pattern parse_pattern(Members& in) {
   }
   if (const std::string phase = in.text_or_empty("phase"); !phase.empty()) pattern.phase = parse_phase(phase);
   pattern.mechanism = in.text_or_empty("mechanism");
-  if (!pattern.mechanism.empty()) check_mechanism(pattern.mechanism);
+  if (!pattern.mechanism.empty()) find_mechanism(pattern.mechanism);
   pattern.type = in.text_or_empty("type");
   pattern.text = in.text_or_empty("text");
   in.nothing_else();
@@ -130,7 +130,7 @@ Entry read(const Json& json) {
   entry.status = parse_status(in);
   entry.why = in.text("why");
   entry.mechanisms = in.texts("mechanisms");
-  for (const std::string& mechanism : entry.mechanisms) check_mechanism(mechanism);
+  for (const std::string& mechanism : entry.mechanisms) find_mechanism(mechanism);
   parse_axes(Members(in.member("axes"), "axes."), entry);
   entry.versions = parse_all(in, "versions", parse_claim);
   entry.symptom = in.text("symptom");

@@ -5,6 +5,7 @@
 
 #include "matrix/cli/commands.h"
 #include "matrix/judge/compare.h"
+#include "matrix/judge/gate.h"
 #include "matrix/judge/load.h"
 
 namespace regather::cli {

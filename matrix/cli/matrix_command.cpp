@@ -13,6 +13,7 @@
 #include "matrix/cli/commands.h"
 #include "matrix/cli/run_options.h"
 #include "matrix/follow.h"
+#include "matrix/merge.h"
 #include "matrix/run.h"
 
 namespace regather::cli {
@@ -82,6 +83,16 @@ void add_matrix(CLI::App& app, Action& action) {
       return package->empty() ? run_cases(options) : bisect_versions(options, *package);
     };
   });
+
+  CLI::App* merge = command->add_subcommand("merge", "Put the documents of all shards of a run together");
+  const auto files = std::make_shared<std::vector<std::string>>();
+  const auto out = std::make_shared<std::string>("out");
+  const auto rules = std::make_shared<RulesText>();
+  merge->add_option("document", *files, "A results.json of each shard")->required();
+  merge->add_option("--out", *out, "Output folder")->capture_default_str();
+  add_rules(*merge, *rules);
+  merge->callback(
+      [&action, files, out, rules] { action = [=] { return matrix::merge_files(*files, *out, rules->parse()); }; });
 
   CLI::App* list = command->add_subcommand("list", "List cases, and why those that are unsupported are");
   const auto selection = std::make_shared<SelectionText>();

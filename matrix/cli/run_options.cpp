@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "case/fault.h"
+#include "matrix/cover.h"
 #include "matrix/judge/load.h"
 
 namespace regather::cli {
@@ -21,7 +22,14 @@ constexpr double kPythonTimeout = 240;  // seconds, a first case's imports inclu
 matrix::Selection SelectionText::parse() const {
   matrix::Selection parsed = selection;
   if (!fixes.empty()) parsed.fixes = matrix::parse_fix_modes(fixes);
+  parsed.cover = cover;
   if (!shard.empty()) parsed.shard = matrix::parse_shard(shard);
+  return parsed;
+}
+
+matrix::Rules RulesText::parse() const {
+  matrix::Rules parsed = rules;
+  if (!gate.empty()) parsed.gate = matrix::parse_gate(gate);
   return parsed;
 }
 
@@ -35,12 +43,21 @@ void add_selection(CLI::App& command, SelectionText& text) {
                                            "As in 'backend=zero3 & frozen in (norms,lora) & !fix=none'; also |, !=, "
                                            "parentheses and 'fix has NAME'");
   CLI::Option* part = command.add_option("-k", text.selection.text, "Cases whose id holds this text");
+  CLI::Option* cover =
+      command
+          .add_option(
+              "--cover", text.cover,
+              "A small part of the selection that has every combination of any T axis values which the selection "
+              "has; the set of fixes is an axis")
+          ->type_name("T")
+          ->check(CLI::Range(size_t{1}, matrix::kLargestStrength));
   command.add_option("--case", text.selection.ids, "Exactly this case, whatever the definition; may be repeated")
       ->type_name("ID")
       ->allow_extra_args(false)
       ->excludes(fixes)
       ->excludes(filter)
-      ->excludes(part);
+      ->excludes(part)
+      ->excludes(cover);
   command.add_option("--shard", text.shard, "The K-th of N equal parts")->type_name("K/N");
 }
 
@@ -67,6 +84,7 @@ matrix::RunOptions RunText::parse() const {
   parse_fault(request.fault);
   request.model = model_folder(request.model);
   parsed.lines = format == "jsonl";
+  parsed.rules = rules.parse();
   return parsed;
 }
 
@@ -146,13 +164,11 @@ void add_run(CLI::App& command, RunText& text) {
   command.add_option("--repeat", options.policy.repeat, "How often every case runs; one red run makes it red")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  add_rules(command, text.rules);
   command
-      .add_option(
-          "--expectations", options.expectations,
-          fmt::format("What cases should do: {}, or a JSON file", fmt::join(matrix::known_expectations(), ", ")))
-      ->type_name("FILE");
-  command.add_option("--baseline", options.baseline, "An earlier results.json: what has become of its cases")
-      ->type_name("FILE");
+      .add_flag("--rerun-failed", options.rerun_failed,
+                "Only the selected cases that are red by the lines in the output folder")
+      ->excludes("--resume");
   command.add_flag("--shuffle", options.shuffle, "Run in an order drawn from --seed");
   command.add_flag("-x,--exitfirst", options.stop_at_red, "Stop at the first red case");
   command.add_flag("--dry-run", options.dry_run, "Print the ids that would run");
@@ -168,6 +184,22 @@ void add_run(CLI::App& command, RunText& text) {
       ->type_name("NAME");
   command.add_option("--format", text.format, "jsonl: each result line on standard output too")
       ->check(CLI::IsMember({"text", "jsonl"}))
+      ->capture_default_str();
+}
+
+void add_rules(CLI::App& command, RulesText& text) {
+  command
+      .add_option(
+          "--expectations", text.rules.expectations,
+          fmt::format("What cases should do: {}, or a JSON file", fmt::join(matrix::known_expectations(), ", ")))
+      ->type_name("FILE");
+  command.add_option("--baseline", text.rules.baseline, "An earlier results.json: what has become of its cases")
+      ->type_name("FILE");
+  text.gate = matrix::print_gate(matrix::kDefaultGate);
+  command
+      .add_option("--gate", text.gate,
+                  "What is red, joined by commas: regression, xpass, changed, fixed, new, absent, flaky")
+      ->type_name("KINDS")
       ->capture_default_str();
 }
 

@@ -12,14 +12,26 @@ struct SelectionText {
   matrix::Selection selection;
   std::string fixes;
   std::string shard;
+  size_t cover = 0;
 
   matrix::Selection parse() const;  // throws UsageError
 };
 
 void add_selection(CLI::App& command, SelectionText& text);
 
+// What results are judged by.
+struct RulesText {
+  matrix::Rules rules;
+  std::string gate;
+
+  matrix::Rules parse() const;  // throws UsageError
+};
+
+void add_rules(CLI::App& command, RulesText& text);
+
 struct RunText {
   SelectionText selection;
+  RulesText rules;
   matrix::RunOptions options;
   std::string launcher = "auto";
   std::string stack = "reference";

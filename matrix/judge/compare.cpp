@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/error.h"
 #include "matrix/summary.h"
 
 namespace regather::matrix {
@@ -56,6 +55,33 @@ Json brief(const std::optional<CaseResult>& result) {
   return {{"outcome", whole.at("outcome")}, {"signature", whole.at("signature")}};
 }
 
+// "2.11.0", "none"; nested members get a name of their own.
+void flatten(const Json& json, const std::string& name, std::map<std::string, std::string>& to) {
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) flatten(value, name.empty() ? key : name + "." + key, to);
+  } else {
+    to[name] = json.is_string() ? json.get<std::string>() : json.is_null() ? "unknown" : json.dump();
+  }
+}
+
+std::vector<EnvironmentChange> environment_changes(const Json& before, const Json& now) {
+  std::map<std::string, std::string> old_values;
+  std::map<std::string, std::string> new_values;
+  flatten(before, "", old_values);
+  flatten(now, "", new_values);
+  std::vector<EnvironmentChange> changes;
+  for (const auto& [name, value] : old_values) {
+    const auto at = new_values.find(name);
+    if (at == new_values.end() || at->second != value) {
+      changes.push_back({name, value, at == new_values.end() ? "none" : at->second});
+    }
+  }
+  for (const auto& [name, value] : new_values) {
+    if (!old_values.contains(name)) changes.push_back({name, "none", value});
+  }
+  return changes;
+}
+
 }  // namespace
 
 Verdict change(const CaseResult& before, const CaseResult& now) {
@@ -101,31 +127,11 @@ Comparison compare(const PastDocument& before, const PastDocument& now) {
   }
   for (const CaseChange& c : result.cases) ++result.counts[c.kind];
   result.missing = now.asked > reported ? now.asked - reported : 0;
+  result.environment = environment_changes(before.environment, now.environment);
   return result;
 }
 
-std::set<Verdict> parse_gate(std::string_view text) {
-  std::set<Verdict> gate;
-  for (size_t begin = 0;;) {
-    const size_t end = text.find(',', begin);
-    const std::string_view word = text.substr(begin, end - begin);
-    constexpr Verdict kGates[] = {Verdict::regression, Verdict::changed, Verdict::fixed, Verdict::fresh,
-                                  Verdict::absent,     Verdict::flaky,   Verdict::xpass};
-    const auto at = std::ranges::find(kGates, word, [](Verdict v) { return std::string_view(name(v)); });
-    if (at == std::end(kGates)) {
-      throw UsageError(
-          fmt::format("--gate '{}': '{}' is not a kind of change: expected regression, changed, fixed, new, absent, "
-                      "flaky or xpass, "
-                      "joined by commas",
-                      text, word));
-    }
-    gate.insert(*at);
-    if (end == std::string_view::npos) return gate;
-    begin = end + 1;
-  }
-}
-
-Exit judge(const Comparison& comparison, const std::set<Verdict>& gate) {
+Exit judge(const Comparison& comparison, const Gate& gate) {
   if (comparison.compared == 0) return Exit::nothing;
   const bool gated = std::ranges::any_of(comparison.counts, [&](const auto& c) { return gate.contains(c.first); });
   return gated || comparison.missing > 0 ? Exit::red : Exit::green;
@@ -141,10 +147,18 @@ std::string print(const Comparison& comparison) {
   }
   text += fmt::format("compared {}", comparison.compared);
   for (const auto& [kind, count] : comparison.counts) text += fmt::format(", {} {}", count, name(kind));
-  return text + fmt::format(", missing {}\n", comparison.missing);
+  text += fmt::format(", missing {}\n", comparison.missing);
+  const auto unchanged = comparison.counts.find(Verdict::unchanged);
+  const size_t same = unchanged == comparison.counts.end() ? 0 : unchanged->second;
+  if (same == comparison.cases.size() || comparison.environment.empty()) return text;
+  text += "what changed in the environment:\n";
+  for (const auto& [name, before, now] : comparison.environment) {
+    text += fmt::format("    {} {} -> {}\n", name, before, now);
+  }
+  return text;
 }
 
-Json to_json(const Comparison& comparison, const std::set<Verdict>& gate) {
+Json to_json(const Comparison& comparison, const Gate& gate) {
   Json counts = Json::object();
   for (const auto& [kind, count] : comparison.counts) counts[name(kind)] = count;
   Json gates = Json::array();
@@ -154,11 +168,14 @@ Json to_json(const Comparison& comparison, const std::set<Verdict>& gate) {
     if (c.kind == Verdict::unchanged) continue;
     cases.push_back({{"id", c.id}, {"kind", name(c.kind)}, {"old", brief(c.before)}, {"new", brief(c.now)}});
   }
+  Json environment = Json::object();
+  for (const auto& [name, before, now] : comparison.environment) environment[name] = {{"old", before}, {"new", now}};
   return {{"compared", comparison.compared},
           {"counts", std::move(counts)},
           {"missing", comparison.missing},
           {"gate", std::move(gates)},
           {"red", judge(comparison, gate) == Exit::red},
+          {"environment", std::move(environment)},
           {"cases", std::move(cases)}};
 }
 

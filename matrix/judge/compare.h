@@ -4,12 +4,11 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "case/result.h"
+#include "matrix/judge/gate.h"
 #include "matrix/judge/past_document.h"
 #include "matrix/verdict.h"
 
@@ -31,24 +30,30 @@ struct CaseChange {
   std::optional<CaseResult> now;     // not of an absent one
 };
 
+struct EnvironmentChange {
+  std::string name;  // "torch", "packages.trl"
+  std::string before;
+  std::string now;
+};
+
 struct Comparison {
   std::vector<CaseChange> cases;  // the newer document's, then what is absent from it
   std::map<Verdict, size_t> counts;
   size_t compared = 0;  // stand in both and are supported in one at least
   size_t missing = 0;   // asked of the newer document's plan, and not reported
+  // What is not the same in the two environments, the likely cause of a change: name, old and new value.
+  std::vector<EnvironmentChange> environment;
 };
 
 // A regression comes before everything; then flaky attempts, a recorded xpass, and what became of the case.
 Comparison compare(const PastDocument& before, const PastDocument& now);
 
-// The kinds that make a comparison red, "regression,absent"; throws UsageError naming those that there are.
-std::set<Verdict> parse_gate(std::string_view text);
-
 // Nothing when no case was compared; red where a gated kind occurs or a case is missing.
-Exit judge(const Comparison& comparison, const std::set<Verdict>& gate);
+Exit judge(const Comparison& comparison, const Gate& gate);
 
-// What is not as before, each with its old and its new signature, and the counts.
+// What is not as before, each with its old and its new signature, the counts, and, where anything is not as before,
+// what changed in the environment.
 std::string print(const Comparison& comparison);
-nlohmann::ordered_json to_json(const Comparison& comparison, const std::set<Verdict>& gate);
+nlohmann::ordered_json to_json(const Comparison& comparison, const Gate& gate);
 
 }  // namespace regather::matrix

@@ -58,7 +58,7 @@ ExpectedSignature parse_signature(const Json& json) {
   ExpectedSignature signature;
   if (!in.member("mechanism").is_null()) {
     signature.mechanism = in.text("mechanism");
-    check_mechanism(signature.mechanism);
+    find_mechanism(signature.mechanism);
   }
   signature.phase = parse_phase(in.text("phase"));
   signature.type = in.text_or_empty("type");

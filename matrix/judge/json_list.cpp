@@ -13,6 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kDeepest = 64;
+constexpr size_t kMostMembers = 1000;  // of an object whose order is kept
 constexpr size_t kLargestHead = 1 << 20;
 constexpr size_t kLargestElement = 16 << 20;
 constexpr size_t kMostElements = 1'000'000;
@@ -143,6 +144,15 @@ class Cutter : public nlohmann::json_sax<Json> {
   bool in_list_ = false;
 };
 
+// No deeper than kDeepest: it has been read.
+void check_members(const Json& json) {
+  if (json.is_object() && json.size() > kMostMembers) {
+    throw UsageError(fmt::format("an object of {} members: at most {}", json.size(), kMostMembers));
+  }
+  if (!json.is_structured()) return;
+  for (const Json& element : json) check_members(element);
+}
+
 }  // namespace
 
 JsonList read_json_list(std::string_view text, std::string_view member) {
@@ -155,7 +165,13 @@ JsonList read_json_list(std::string_view text, std::string_view member) {
   if (before.size() + after.size() > kLargestHead) {
     throw UsageError(fmt::format("beside '{}' it holds more than {} bytes, the limit here", member, kLargestHead));
   }
-  return {.head = Json::parse(std::string(before) + std::string(after)), .elements = std::move(cutter.elements)};
+  std::string head = std::string(before) + std::string(after);
+  return {.head = Json::parse(head), .head_text = std::move(head), .elements = std::move(cutter.elements)};
+}
+
+nlohmann::ordered_json in_order(const Json& parsed, std::string_view text) {
+  check_members(parsed);
+  return nlohmann::ordered_json::parse(text);
 }
 
 }  // namespace regather::matrix

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,12 +16,17 @@ struct ListElement {
 };
 
 struct JsonList {
-  nlohmann::json head;  // the whole object with the list empty
+  nlohmann::json head;    // the whole object with the list empty
+  std::string head_text;  // the same as it was written
   std::vector<ListElement> elements;
 };
 
 // Throws UsageError where `text` is not such an object, is nested deeper than 64, holds more than a million elements,
 // one of more than 16 MiB, or more than 1 MiB beside the list. Without `member` there are no elements.
 JsonList read_json_list(std::string_view text, std::string_view member);
+
+// `text`, of which `parsed` was read, with members in the order in which they stand. Throws UsageError where an object
+// has more than a thousand: keeping their order takes a time that grows with the square.
+nlohmann::ordered_json in_order(const nlohmann::json& parsed, std::string_view text);
 
 }  // namespace regather::matrix

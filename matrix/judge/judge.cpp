@@ -37,10 +37,8 @@ Judgement by_default(const CaseResult& result) {
 
 }  // namespace
 
-bool red(Verdict verdict) { return verdict == Verdict::regression || verdict == Verdict::xpass; }
-
-Judge::Judge(Expectations expectations, std::optional<PastDocument> baseline, const Setting& setting)
-    : expectations_(std::move(expectations)) {
+Judge::Judge(Expectations expectations, std::optional<PastDocument> baseline, const Setting& setting, Gate gate)
+    : expectations_(std::move(expectations)), gate_(std::move(gate)) {
   std::erase_if(expectations_.entries, [&](const Expectation& entry) { return !entry.when.hold(setting); });
   if (!baseline) return;
   past_definition_ = baseline->definition;
@@ -66,14 +64,19 @@ Judgement Judge::of(const CaseResult& result, const std::vector<Outcome>& attemp
   } else {
     judgement =
         expectations_.to_cover.contains(id(result.which)) ? uncovered(result, expectations_.file) : by_default(result);
-    if (!red(judgement.verdict)) judgement = beside_baseline(result, judgement);
+    if (!stands(judgement.verdict)) judgement = beside_baseline(result, judgement);
   }
-  if (!red(judgement.verdict) && flaky(attempts)) {
+  if (!stands(judgement.verdict) && flaky(attempts)) {
     std::string outcomes;
     for (const Outcome outcome : attempts) outcomes += fmt::format("{}{}", outcomes.empty() ? "" : ", ", name(outcome));
     return {Verdict::flaky, "attempts: " + outcomes};
   }
   return judgement;
+}
+
+// Whether nothing milder may take its place.
+bool Judge::stands(Verdict verdict) const {
+  return verdict == Verdict::regression || verdict == Verdict::xpass || red(verdict);
 }
 
 Judgement Judge::beside_baseline(const CaseResult& result, Judgement otherwise) const {
@@ -137,9 +140,12 @@ std::vector<std::string> Judge::absent(const std::vector<Case>& plan, const std:
   return list;
 }
 
-Exit decide(const std::vector<CaseResult>& results, const std::vector<Judgement>& judgements, bool complaints) {
-  const auto is_red = [](const Judgement& j) { return red(j.verdict); };
-  if (complaints || std::ranges::any_of(judgements, is_red)) return Exit::red;
+Exit Judge::decide(const std::vector<CaseResult>& results, const std::vector<Judgement>& judgements,
+                   bool complaints) const {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].outcome != Outcome::notrun) complaints = complaints || red(judgements[i].verdict);
+  }
+  if (complaints) return Exit::red;
   const auto all = [&](Outcome outcome) {
     return std::ranges::all_of(results, [&](const CaseResult& r) { return r.outcome == outcome; });
   };

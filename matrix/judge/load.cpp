@@ -57,6 +57,8 @@ std::vector<std::string> known_expectations() {
   return names;
 }
 
-PastDocument load_document(const std::string& path) { return parse_document(path, read_file(path, kLargestDocument)); }
+PastDocument load_document(const std::string& path, bool with_lines) {
+  return parse_document(path, read_file(path, kLargestDocument), with_lines);
+}
 
 }  // namespace regather::matrix

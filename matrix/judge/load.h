@@ -20,6 +20,6 @@ void find_cases_to_cover(Expectations& expectations);
 std::vector<std::string> known_expectations();
 
 // A results.json; throws UsageError.
-PastDocument load_document(const std::string& path);
+PastDocument load_document(const std::string& path, bool with_lines = false);
 
 }  // namespace regather::matrix

@@ -10,26 +10,47 @@ namespace regather {
 
 const std::vector<FixInfo>& known_fixes() {
   static const std::vector<FixInfo> all{
-      {"forward_method", "FSDP2: a method of the model other than forward runs without the root's hooks"},
-      {"gather", "ZeRO-3: a fused loss reads the head directly while its parameter is partitioned, thus empty"},
+      {"forward_method",
+       "FSDP2: a method of the model other than forward runs without the root's hooks",
+       {Backend::fsdp2}},
+      {"gather",
+       "ZeRO-3: a fused loss reads the head directly while its parameter is partitioned, thus empty",
+       {Backend::zero3}},
       {"kl_backbone",
        "ZeRO-3, KTO: the KL term's call of the model ends the noting of direct reads before the fused loss makes its "
-       "own"},
-      {"recompute_cast", "FSDP2, bf16: a recompute's pre-forward returns before it casts the inputs (pytorch#159359)"},
-      {"recompute_hold", "ZeRO-3: the recompute's forward releases a frozen parameter that the checkpoint still holds"},
-      {"recompute_owner", "the same, attributing each recomputed frozen parameter to the backward that releases it"},
-      {"recompute_prompt", "the same, releasing each such parameter right after its last use in backward"},
+       "own",
+       {Backend::zero3}},
+      {"recompute_cast",
+       "FSDP2, bf16: a recompute's pre-forward returns before it casts the inputs (pytorch#159359)",
+       {Backend::fsdp2}},
+      {"recompute_hold",
+       "ZeRO-3: the recompute's forward releases a frozen parameter that the checkpoint still holds",
+       {Backend::zero3}},
+      {"recompute_owner",
+       "the same, attributing each recomputed frozen parameter to the backward that releases it",
+       {Backend::zero3}},
+      {"recompute_prompt",
+       "the same, releasing each such parameter right after its last use in backward",
+       {Backend::zero3}},
       {"recompute_rearm",
        "FSDP2: a second pass under one reentrant checkpoint gets no hooks in its recompute; its gradients are not "
-       "reduced"},
+       "reduced",
+       {Backend::fsdp2}},
       {"recompute_unshard",
        "FSDP2 before torch 2.11: a second recompute in one backward finds its unit sharded and does not gather it "
-       "(pytorch#187437)"},
+       "(pytorch#187437)",
+       {Backend::fsdp2}},
       {"redirect", "a loss on the unwrapped model runs with the wrapper's hooks and reducer unarmed"},
-      {"sync", "DDP: the reducer is unarmed by a direct loss; gradients are averaged explicitly after backward"},
-      {"unshard_head", "FSDP2: a head that is a unit of its own is read outside that unit's forward"},
+      {"sync",
+       "DDP: the reducer is unarmed by a direct loss; gradients are averaged explicitly after backward",
+       {Backend::ddp}},
+      {"unshard_head", "FSDP2: a head that is a unit of its own is read outside that unit's forward", {Backend::fsdp2}},
   };
   return all;
+}
+
+bool FixInfo::acts_on(Backend backend) const {
+  return backends.empty() || std::ranges::find(backends, backend) != backends.end();
 }
 
 Fixes recommended_fixes(Backend backend, Loss loss) {

@@ -11,7 +11,9 @@ namespace regather {
 
 struct FixInfo {
   std::string name;
-  std::string repairs;  // one line: the bug in our words
+  std::string repairs;              // one line: the bug in our words
+  std::vector<Backend> backends{};  // those on which it acts; empty: all
+  bool acts_on(Backend backend) const;
 };
 // Sorted by name.
 const std::vector<FixInfo>& known_fixes();

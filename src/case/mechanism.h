@@ -6,10 +6,15 @@
 
 namespace regather {
 
+struct MechanismInfo {
+  std::string_view name;
+  std::string_view about;  // what happens, in one sentence without its full stop
+};
+
 // Sorted by name.
-const std::vector<std::string_view>& known_mechanisms();
+const std::vector<MechanismInfo>& known_mechanisms();
 
 // Throws UsageError naming the known ones.
-void check_mechanism(std::string_view name);
+const MechanismInfo& find_mechanism(std::string_view name);
 
 }  // namespace regather

@@ -27,6 +27,20 @@ TEST(Fixes, RecommendedSetsAreThoseOfTheInterfaces) {
   EXPECT_EQ(print_fixes(recommended_fixes(Backend::zero3, Loss::kto)), "gather+kl_backbone+recompute_hold+redirect");
 }
 
+TEST(Fixes, ActOnTheBackendsThatTheirBugsHave) {
+  for (const FixInfo& fix : known_fixes()) {
+    EXPECT_TRUE(std::ranges::any_of(fix.backends, [&](Backend b) { return fix.acts_on(b); }) || fix.backends.empty());
+    // What is recommended for a backend acts on it.
+    for (const Backend backend : {Backend::ddp, Backend::zero1, Backend::zero2, Backend::zero3, Backend::fsdp2}) {
+      const Fixes recommended = recommended_fixes(backend, Loss::kto);
+      if (std::ranges::find(recommended, fix.name) != recommended.end()) EXPECT_TRUE(fix.acts_on(backend)) << fix.name;
+    }
+  }
+  const auto& gather = *std::ranges::find(known_fixes(), "gather", &FixInfo::name);
+  EXPECT_TRUE(gather.acts_on(Backend::zero3));
+  EXPECT_FALSE(gather.acts_on(Backend::ddp));
+}
+
 TEST(Fixes, ACaseInsideTheEngineNeedsNoRedirect) {
   Case c = parse_id("zero3/sft/call=engine/fix=none");
   c.fixes = recommended_fixes(c);

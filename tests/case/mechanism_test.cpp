@@ -15,10 +15,14 @@ namespace regather {
 namespace {
 
 TEST(Mechanism, AreSortedAndLookedUp) {
-  EXPECT_TRUE(std::ranges::is_sorted(known_mechanisms()));
-  for (const std::string_view name : known_mechanisms()) EXPECT_NO_THROW(check_mechanism(name));
+  EXPECT_TRUE(std::ranges::is_sorted(known_mechanisms(), {}, &MechanismInfo::name));
+  for (const MechanismInfo& m : known_mechanisms()) {
+    EXPECT_EQ(&find_mechanism(m.name), &m);
+    EXPECT_GT(m.about.size(), 20U) << m.name;
+    EXPECT_FALSE(m.about.ends_with('.')) << m.name;
+  }
   try {
-    check_mechanism("magic");
+    find_mechanism("magic");
     FAIL() << "no error";
   } catch (const UsageError& e) {
     EXPECT_TRUE(
@@ -40,7 +44,7 @@ TEST(Mechanism, TheRuntimesAndThePythonStacksAreKnown) {
   const auto rules =
       nlohmann::json::parse(read_file(REGATHER_SOURCE_DIR "/matrix/peers/regather_peers/mechanisms.json", 1 << 20));
   for (const auto& rule : rules.at("rules")) found.insert(rule.at("mechanism").get<std::string>());
-  for (const std::string& name : found) EXPECT_NO_THROW(check_mechanism(name)) << name;
+  for (const std::string& name : found) EXPECT_NO_THROW(find_mechanism(name)) << name;
 }
 
 }  // namespace

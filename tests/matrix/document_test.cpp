@@ -12,7 +12,7 @@ namespace {
 
 TEST(Document, IsAsTheGoldenFileSays) {
   Document document{
-      .definition = "card", .hash = "0123456789abcdef", .shard = "1/2", .cases = {}, .absent = 0, .seconds = 1.25};
+      .definition = "card", .hash = "0123456789abcdef", .shard = "1/2", .selected = 13, .cases = {}, .seconds = 1.25};
   for (const CaseResult& r : some_results()) document.cases.push_back({r, to_line(r), {r.outcome}});
   document.cases[1].attempts = {Outcome::crash, Outcome::pass};
   const std::string text = print_document(document, {{"regather", "0.1.0"}});

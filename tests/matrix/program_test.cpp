@@ -126,7 +126,11 @@ TEST_F(ProgramTest, UsageErrorsAreExit2AndSayWhatToDo) {
       {{"-j", "0"}, "--jobs"},
       {{"--timeout", "0"}, "--timeout"},
       {{"--case", "ddp/sft/fix=none", "--fixes", "on"}, "--fixes excludes --case"},
-      {{"--cover", "2"}, "not expected"},
+      {{"--cover", "0"}, "--cover"},
+      {{"--cover", "7"}, "--cover"},
+      {{"--cover", "2", "--case", "ddp/sft/fix=none"}, "excludes"},
+      {{"--rerun-failed", "--resume"}, "excludes"},
+      {{"--gate", "red"}, "'red' is not a kind of change"},
   };
   for (const auto& [arguments, text] : wrong) {
     const Ended ended = run(arguments);
@@ -206,6 +210,66 @@ TEST_F(ProgramTest, ShuffledRunsGiveTheSameDocument) {
   const std::string shuffled = run({kFilter, "--shuffle", "--dry-run"}).out;
   EXPECT_NE(shuffled, run({kFilter, "--dry-run"}).out);
   EXPECT_EQ(shuffled, run({kFilter, "--shuffle", "--dry-run"}).out);
+}
+
+TEST_F(ProgramTest, RerunFailedRunsWhatIsRedByTheLastLines) {
+  // Nothing is recorded yet.
+  Ended ended = run({kFilter, "--rerun-failed"}, "frozen=head/fix=redirect=wrong;zero3/sft/fix=none=segv");
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.err.find("nothing is recorded in '" + out_ + "/cases.jsonl': every selected case runs"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_EQ(document()["cases"].size(), 60U);
+
+  const std::vector<std::string> red{"ddp/sft/frozen=head/fix=redirect",
+                                     "ddp/sft/checkpoint=reentrant/frozen=head/fix=redirect",
+                                     "ddp/sft/checkpoint=nonreentrant/frozen=head/fix=redirect", "zero3/sft/fix=none"};
+  const auto ran = [&] {
+    std::vector<std::string> ids;
+    const Json json = document();
+    for (const Json& line : json["cases"]) ids.push_back(line["id"]);
+    return ids;
+  };
+  ended = run({kFilter, "--rerun-failed", "--dry-run"});
+  EXPECT_EQ(std::ranges::count(ended.out, '\n'), 4) << ended.out;
+  // A wrong gradient without fixes is no failure; what has its fixes is, and what crashed.
+  EXPECT_EQ(run({kFilter, "--rerun-failed"}, "checkpoint=reentrant/frozen=head/fix=redirect=wrong").code, 1);
+  EXPECT_EQ(ran(), red);
+  // What is still red then; within another selection nothing is.
+  EXPECT_EQ(run({"-k", "grpo", "--rerun-failed"}).code, 4);
+  EXPECT_EQ(ran(), red) << "touched nothing";
+  EXPECT_EQ(run({kFilter, "--rerun-failed"}).code, 0);
+  EXPECT_EQ(ran(), std::vector<std::string>{red[1]});
+  ended = run({kFilter, "--rerun-failed"});
+  EXPECT_EQ(ended.code, 4);
+  EXPECT_NE(ended.err.find("no selected case is red"), std::string::npos) << ended.err;
+}
+
+TEST_F(ProgramTest, RerunFailedGoesByThisRunsRules) {
+  ASSERT_EQ(run({kFilter}, "ddp/sft/fix=none=wrong").code, 0);
+  EXPECT_EQ(run({kFilter, "--rerun-failed"}).code, 4);
+  EXPECT_EQ(run({kFilter, "--rerun-failed", "--expectations", "card", "--dry-run"}).out.find("ddp/sft/fix=none\n"),
+            std::string::npos)
+      << "expected";
+  EXPECT_EQ(run({kFilter, "--rerun-failed", "--expectations", "card", "--dry-run"}).out.find("ddp/sft/fix=redirect"),
+            std::string::npos);
+  EXPECT_NE(run({kFilter, "--rerun-failed", "--expectations", "card", "--dry-run"}).out.find("zero3/sft/fix=none\n"),
+            std::string::npos)
+      << "passes though an error is expected";
+  // One red round of several is enough.
+  ASSERT_EQ(run({"--case", "ddp/sft/fix=redirect", "--repeat", "2"}, "sft=wrong_once").code, 1);
+  EXPECT_EQ(run({"--case", "ddp/sft/fix=redirect", "--repeat", "2", "--rerun-failed"}).code, 0);
+  EXPECT_EQ(run({"--case", "ddp/sft/fix=redirect", "--repeat", "2", "--rerun-failed"}).code, 4);
+}
+
+TEST_F(ProgramTest, CoverRunsAFewCasesAndListShowsThem) {
+  const Ended list = regather({"matrix", "list", "--cover", "2"});
+  EXPECT_EQ(run({"--cover", "2"}).code, 0);
+  std::string ids;
+  const Json json = document();
+  for (const Json& line : json["cases"]) ids += line["id"].get<std::string>() + "\n";
+  EXPECT_EQ(list.out, ids);
+  EXPECT_LT(json["cases"].size(), 40U);
 }
 
 TEST_F(ProgramTest, AFullDiskIsAnErrorThatKeepsTheGoodDocument) {

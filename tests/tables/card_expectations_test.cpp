@@ -125,8 +125,8 @@ void alter_outcome(Alterations& all, size_t i) {
 
 void alter_signature(Alterations& all, size_t i) {
   const Json& signature = all.entry(i)["signature"];
-  for (const std::string_view mechanism : known_mechanisms()) {
-    if (signature["mechanism"] != mechanism) all.merged(i, {{"signature", {{"mechanism", mechanism}}}});
+  for (const MechanismInfo& mechanism : known_mechanisms()) {
+    if (signature["mechanism"] != mechanism.name) all.merged(i, {{"signature", {{"mechanism", mechanism.name}}}});
   }
   for (const char* phase : {"build", "forward", "backward", "gradients", "step", "invariant"}) {
     if (signature["phase"] != phase) all.merged(i, {{"signature", {{"phase", phase}}}});

@@ -198,16 +198,39 @@ TEST(Judge, WhatTheBaselineHasAndTheWholePlanHasNotIsAbsent) {
 TEST(Judge, ExitCodes) {
   const std::vector<CaseResult> pass{ran(kOn, Outcome::pass), ran(kOff, Outcome::unsupported)};
   const std::vector<Judgement> green(2, {Verdict::xfail, ""});
+  const Judge judge(Expectations{}, std::nullopt, Setting{});
+  const auto decide = [&](const auto&... arguments) { return judge.decide(arguments...); };
   EXPECT_EQ(decide(pass, green, false), Exit::green);
   EXPECT_EQ(decide(pass, green, true), Exit::red);
   for (const Verdict verdict : {Verdict::regression, Verdict::xpass}) {
-    EXPECT_EQ(decide(pass, {green[0], {verdict, ""}}, false), Exit::red);
+    EXPECT_EQ(decide(pass, std::vector<Judgement>{green[0], {verdict, ""}}, false), Exit::red);
   }
   for (const Verdict verdict : {Verdict::changed, Verdict::fixed, Verdict::flaky, Verdict::fresh}) {
-    EXPECT_EQ(decide(pass, {green[0], {verdict, ""}}, false), Exit::green);
+    EXPECT_EQ(decide(pass, std::vector<Judgement>{green[0], {verdict, ""}}, false), Exit::green);
   }
-  EXPECT_EQ(decide({pass[0], ran(kOff, Outcome::notrun)}, {green[0], {Verdict::absent, ""}}, false), Exit::incomplete);
-  EXPECT_EQ(decide({pass[1], pass[1]}, green, false), Exit::nothing);
+  const std::vector<CaseResult> half{pass[0], ran(kOff, Outcome::notrun)};
+  EXPECT_EQ(decide(half, std::vector<Judgement>{green[0], {Verdict::absent, ""}}, false), Exit::incomplete);
+  EXPECT_EQ(decide(half, std::vector<Judgement>{{Verdict::regression, ""}, {Verdict::absent, ""}}, false), Exit::red);
+  EXPECT_EQ(decide(std::vector<CaseResult>{pass[1], pass[1]}, green, false), Exit::nothing);
+}
+
+TEST(Judge, TheGateSaysWhichVerdictsAreRed) {
+  for (const Verdict gated :
+       {Verdict::regression, Verdict::xpass, Verdict::changed, Verdict::fixed, Verdict::flaky, Verdict::fresh}) {
+    const Judge judge(Expectations{}, std::nullopt, Setting{}, {gated});
+    for (int i = 0; i <= static_cast<int>(Verdict::unchanged); ++i) {
+      const auto verdict = static_cast<Verdict>(i);
+      EXPECT_EQ(judge.red(verdict), verdict == gated);
+      EXPECT_EQ(judge.decide({ran(kOn, Outcome::pass)}, {{verdict, ""}}, false),
+                verdict == gated ? Exit::red : Exit::green);
+    }
+  }
+  // What is red is not told as flaky.
+  PastDocument past{.definition = "card", .asked = 1, .cases = {{kUnarmedResult, {}, {}}}};
+  const std::vector<Outcome> attempts{Outcome::error, Outcome::pass};
+  EXPECT_EQ(Judge(Expectations{}, past, Setting{}).of(ran(kOff, Outcome::pass), attempts).verdict, Verdict::flaky);
+  EXPECT_EQ(Judge(Expectations{}, past, Setting{}, {Verdict::fixed}).of(ran(kOff, Outcome::pass), attempts).verdict,
+            Verdict::fixed);
 }
 
 }  // namespace

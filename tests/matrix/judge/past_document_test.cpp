@@ -58,6 +58,29 @@ TEST(PastDocument, VerdictsStandInLinesAndTotals) {
   EXPECT_EQ(json["cases"][1]["verdict"], "xfail");
 }
 
+TEST(PastDocument, ReadsWhatAMergeNeeds) {
+  Document written{.definition = "card", .hash = "0a", .shard = "2/3", .selected = 20, .cases = {}, .seconds = 1.5};
+  for (const CaseResult& r : some_results()) {
+    written.cases.push_back({r, to_line(r), {Outcome::error, r.outcome}, Verdict::xfail});
+  }
+  const std::string text = print_document(written, {{"torch", "2.11.0"}, {"commit", nullptr}});
+  const PastDocument read = parse_document("old.json", text, /*with_lines=*/true);
+  EXPECT_EQ(read.hash, "0a");
+  EXPECT_EQ(read.shard, (Shard{2, 3}));
+  EXPECT_EQ(read.selected, 20U);
+  EXPECT_EQ(read.seconds, 1.5);
+  EXPECT_EQ(read.environment.dump(), R"({"torch":"2.11.0","commit":null})") << "in its order";
+  for (size_t i = 0; i < read.cases.size(); ++i) EXPECT_EQ(read.cases[i].line, written.cases[i].line);
+  EXPECT_EQ(parse_document("old.json", text).cases[0].line, "") << "kept where it is asked for";
+
+  std::string members;
+  for (int i = 0; i < 2000; ++i) members += ",\"m" + std::to_string(i) + "\":0";
+  const std::string line = to_line(some_results()[0]);
+  const std::string many = with_cases(line.substr(0, line.size() - 1) + members + "}");
+  EXPECT_EQ(error_of(many), "no error");
+  EXPECT_THROW(parse_document("old.json", many, /*with_lines=*/true), UsageError) << "their order is not kept";
+}
+
 TEST(PastDocument, SaysWhatIsWrongAndWhere) {
   const std::string line = to_line(ran("ddp/sft/fix=none", Outcome::pass));
   const auto changed = [&](const char* key, const nlohmann::json& value) {
@@ -75,6 +98,15 @@ TEST(PastDocument, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(error_of(R"({"schema":1,"cases":[],"plan":{"definition":3,"cases":1}})").find("'plan.definition'"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"schema":1,"cases":[],"plan":{"definition":"x","cases":-1}})").find("'plan.cases'"),
+            std::string::npos);
+  const auto of_plan = [&](const std::string& members) {
+    return error_of(R"({"schema":1,"cases":[],"plan":{"definition":"x","cases":1,)" + members + "}}");
+  };
+  EXPECT_NE(of_plan(R"("shard":"3/2","selected":1)").find("1 <= K <= N"), std::string::npos);
+  EXPECT_NE(of_plan(R"("shard":3,"selected":1)").find("'plan.shard'"), std::string::npos);
+  EXPECT_NE(of_plan(R"("shard":"1/2")").find("'plan.selected' is absent"), std::string::npos);
+  EXPECT_NE(error_of(R"({"schema":1,"cases":[],"environment":3,"plan":{"definition":"x","cases":1}})")
+                .find("'environment': expected an object"),
             std::string::npos);
   EXPECT_EQ(error_of(with_cases("\n{}")), "document 'old.json', line 2: result line: 'schema' is absent");
   EXPECT_EQ(error_of(with_cases(line + ",\n" + line)), "document 'old.json', line 2: 'ddp/sft/fix=none' stands twice");
