@@ -17,6 +17,7 @@ void add_matrix(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_repro(CLI::App& app, Action& action);
+void add_diagnose(CLI::App& app, Action& action);
 void add_fault(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_env(CLI::App& app, Action& action);
