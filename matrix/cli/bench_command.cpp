@@ -7,6 +7,7 @@
 #include "matrix/cli/commands.h"
 #include "matrix/cli/run_options.h"
 #include "matrix/fidelity/speed.h"
+#include "repro/diagnose/speed.h"
 
 namespace regather::cli {
 namespace {
@@ -44,6 +45,16 @@ void add_bench_stack(CLI::App& bench, Action& action) {
   });
 }
 
+void add_bench_diagnose(CLI::App& bench, Action& action) {
+  CLI::App* command = bench.add_subcommand("diagnose", "A long log's megabytes a second, and the memory that takes");
+  const auto options = std::make_shared<repro::SpeedOptions>();
+  options->out = "out/bench";
+  command->add_option("--out", options->out, "Where the log is made")->capture_default_str();
+  command->add_option("--mebibytes", options->mebibytes, "Its size")->type_name("N")->capture_default_str();
+  command->add_flag("--json", options->json, "As one JSON object");
+  command->callback([&action, options] { action = [options] { return repro::measure_diagnose(*options); }; });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -51,6 +62,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->require_subcommand(1);
   add_bench_matrix(*command, action);
   add_bench_stack(*command, action);
+  add_bench_diagnose(*command, action);
 }
 
 }  // namespace regather::cli

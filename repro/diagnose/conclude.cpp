@@ -76,7 +76,7 @@ class Reader {
   }
 
   // The first error that may have ended the run; failing that the first text of an error without an exception, the
-  // first warning, the first symptom.
+  // first warning, the first traceback that is cut off, the first symptom.
   const Incident* first_cause() const {
     const auto first = [&](auto wanted) -> const Incident* {
       const Incident* fallback = nullptr;
@@ -87,12 +87,13 @@ class Reader {
       }
       return fallback;
     };
-    const auto thrown = [](const Incident& incident) { return incident.traceback || !incident.type.empty(); };
+    const auto whole = [](const Incident& i) { return !i.truncated && (i.traceback || !i.type.empty()); };
     const auto of_kind = [&](SignKind kind) { return [this, kind](const Incident& i) { return kind_of(i) == kind; }; };
     const auto error = of_kind(SignKind::error);
-    const Incident* found = first([&](const Incident& i) { return error(i) && thrown(i); });
-    if (found == nullptr) found = first(error);
+    const Incident* found = first([&](const Incident& i) { return error(i) && whole(i); });
+    if (found == nullptr) found = first([&](const Incident& i) { return error(i) && !i.truncated; });
     if (found == nullptr) found = first(of_kind(SignKind::warning));
+    if (found == nullptr) found = first(error);
     return found == nullptr ? first(of_kind(SignKind::symptom)) : found;
   }
 
@@ -160,7 +161,6 @@ Candidate make_candidate(const Knowledge& k, const Reader& reader, const std::ve
       }
     }
   }
-  if (!c.missing.empty()) c.confidence *= kTellsMissing;
   c.versions = compare_versions(entry, findings);
   const auto other = [](const VersionNote& note) { return note.seen != nullptr && !note.affected; };
   if (std::ranges::any_of(c.versions, other)) c.confidence *= kOtherVersions;
@@ -190,16 +190,18 @@ std::vector<Match> match_signs(const Knowledge& k, const Reader& reader, const F
   return matches;
 }
 
+// Confidence is that in the mechanism; among the issues of one signature it falls with what singles out others.
 void rank(std::vector<Candidate>& candidates) {
-  // Of one signature an entry whose tells are all there comes before one that asks for nothing.
   for (Candidate& c : candidates) {
-    const auto told = [&](const Candidate& other) {
-      return other.sign == c.sign && other.missing.empty() && other.told > c.told;
+    const auto better = [&](const Candidate& other) {
+      if (other.sign != c.sign || !other.missing.empty()) return false;
+      return !c.missing.empty() || other.told > c.told;
     };
-    if (c.missing.empty() && std::ranges::any_of(candidates, told)) c.confidence *= kGeneric;
+    if (std::ranges::any_of(candidates, better)) c.confidence *= c.missing.empty() ? kGeneric : kTellsMissing;
   }
   std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) {
     if (a.confidence != b.confidence) return a.confidence > b.confidence;
+    if (a.missing.size() != b.missing.size()) return a.missing.size() < b.missing.size();
     return a.told > b.told;
   });
   // An entry that several signatures lead to stands once, where it is surest.
@@ -251,6 +253,9 @@ Diagnosis conclude(const Knowledge& knowledge, const std::vector<Entry>& entries
     rank(d.candidates);
   }
   d.unknown = d.candidates.empty() || d.candidates.front().confidence < kKnown;
+  if (!d.unknown && !d.candidates.front().missing.empty()) {
+    d.notes.emplace_back("the mechanism is known, which issue of it is not: what tells them apart does not stand here");
+  }
   if (d.unknown) advise(knowledge, reader, findings, d);
   return d;
 }

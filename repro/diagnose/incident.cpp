@@ -142,6 +142,12 @@ Incident make(const Knowledge& knowledge, const Surroundings& around, const std:
   return incident;
 }
 
+// A text that is known is taken for the exception though its type does not stand before it.
+bool is_known(const Knowledge& knowledge, const std::string& text) {
+  return std::ranges::any_of(knowledge.signs,
+                             [&](const Sign& sign) { return sign.kind == SignKind::error && sign.match.in(text); });
+}
+
 // The last line before this one that its source wrote and that is not empty.
 std::string text_before(std::string_view text, Span line, const std::string& source) {
   for (size_t i = 0; i < kMostStray && line.begin > 0; ++i) {
@@ -163,7 +169,7 @@ Incident read_traceback(const Knowledge& knowledge, const Surroundings& around, 
        span = line_after(text, span)) {
     Piece piece = piece_at(text, span);
     if (piece.clean.source != source || piece.clean.text.empty()) continue;
-    if (is_exception(piece.clean.text)) {
+    if (is_exception(piece.clean.text) || (!is_frame(piece.clean.text) && is_known(knowledge, piece.clean.text))) {
       Incident incident = make(knowledge, around, frames, read_message(text, std::move(piece)));
       incident.traceback = true;
       const std::string before = text_before(text, line, source);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/embedded.h"
 #include "base/error.h"
@@ -34,34 +35,40 @@ re2::RE2::Options options() {
   return options;
 }
 
-// The longest literal that every match holds; where there is none, all of which each match holds one.
+// As few and as long literals as there are of which every match holds one.
 std::vector<std::string> literals_of(const std::string& text) {
   re2::FilteredRE2 filter(static_cast<int>(Needles::kShortest));
   int number = 0;
   filter.Add(text, options(), &number);
   std::vector<std::string> atoms;
   filter.Compile(&atoms);
-  const auto possible_without = [&](size_t left_out) {
+  std::vector<bool> kept(atoms.size(), true);
+  // Whether a text with none of the kept atoms, and all of the others, cannot match.
+  const auto suffice = [&] {
     std::vector<int> others;
     for (size_t i = 0; i < atoms.size(); ++i) {
-      if (i != left_out) others.push_back(static_cast<int>(i));
+      if (!kept[i]) others.push_back(static_cast<int>(i));
     }
     std::vector<int> possible;
     filter.AllPotentials(others, &possible);
-    return !possible.empty();
+    return possible.empty();
   };
-  std::string best;
-  for (size_t i = 0; i < atoms.size(); ++i) {
-    if (!possible_without(i) && atoms[i].size() > best.size()) best = atoms[i];
-  }
-  if (!best.empty()) return {best};
-  std::vector<int> possible;
-  filter.AllPotentials({}, &possible);
-  if (atoms.empty() || !possible.empty()) {
+  if (atoms.empty() || !suffice()) {
     throw UsageError(fmt::format("'{}' can match without any literal of {} bytes, by which logs are searched", text,
                                  Needles::kShortest));
   }
-  return atoms;
+  std::vector<size_t> by_length(atoms.size());
+  std::iota(by_length.begin(), by_length.end(), size_t{0});
+  std::ranges::sort(by_length, {}, [&](size_t i) { return std::pair(atoms[i].size(), atoms[i]); });
+  for (const size_t i : by_length) {
+    kept[i] = false;
+    if (!suffice()) kept[i] = true;
+  }
+  std::vector<std::string> literals;
+  for (size_t i = 0; i < atoms.size(); ++i) {
+    if (kept[i]) literals.push_back(atoms[i]);
+  }
+  return literals;
 }
 
 Sought sought(Members& in, int groups) {

@@ -7,7 +7,7 @@
 //      "near"?:[[CONTEXT...]...], "needs"?:[[CONTEXT...]...], "unless"?:[CONTEXT...],
 //      "confidence", "alone", "bare"}...]}
 //
-// Matches are regular expressions (RE2), searched in a line or a message of several. Each must hold a literal of four
+// Matches are regular expressions (RE2), searched in a line or a message of several. Each must hold a literal of five
 // bytes or more, by which a log is searched at speed.
 #pragma once
 

@@ -69,7 +69,8 @@ const re2::RE2& writer() {
 
 // A progress bar has no line end of its own: what comes next stands behind it.
 const re2::RE2& bar() {
-  static const FixedPattern pattern(R"(^(?:[A-Za-z][\w ]{0,40}: *)?\s*\d{1,3}%\|[^|]{0,200}\|[^\[\]]{0,60}\[[^\]]{0,200}\])");
+  static const FixedPattern pattern(
+      R"(^(?:[A-Za-z][\w ]{0,40}: *)?\s*\d{1,3}%\|[^|]{0,200}\|[^\[\]]{0,60}\[[^\]]{0,200}\])");
   return pattern;
 }
 

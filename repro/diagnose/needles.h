@@ -13,9 +13,9 @@ namespace regather::repro {
 
 class Needles {
  public:
-  static constexpr size_t kShortest = 4;
+  static constexpr size_t kShortest = 5;
 
-  // Literals of at least kShortest bytes. Folding also takes '@' for '`' and the like: a hit is a place to look at.
+  // Literals of at least kShortest bytes. Other bytes are taken for one another too: a hit is a place to look at.
   explicit Needles(const std::vector<std::string>& literals);
 
   // Where the first literal at or after `from` begins; npos when none is left. `found`: the numbers of all that begin
@@ -24,8 +24,10 @@ class Needles {
 
  private:
   std::vector<std::string> literals_;
-  std::array<uint8_t, 1 << 16> shift_{};               // by how much two bytes at a window's end let it move
-  std::array<uint16_t, 1 << 16> bucket_{};             // where the window may not move: its candidates
+  size_t width_ = kShortest;                           // of the window: so many bytes begin each literal
+  static constexpr size_t kPairs = 1 << 14;            // small enough for the first-level cache
+  std::array<uint8_t, kPairs> shift_{};                // by how much two bytes at a window's end let it move
+  std::array<uint16_t, kPairs> bucket_{};              // where the window may not move: its candidates
   std::vector<std::vector<uint32_t>> candidates_{{}};  // literals by bucket; the first is empty
 };
 
