@@ -55,7 +55,9 @@ TEST_F(DiagnoseProgram, SaysTheSameAsJson) {
 
 // The whole measurement is `regather bench diagnose`; here that a small one finds its bug in little memory.
 TEST_F(DiagnoseProgram, ItsBenchmarkFindsTheBugInLittleMemory) {
-  const Json json = Json::parse(regather({"bench", "diagnose", "--mebibytes", "32", "--json"}).out);
+  const TemporaryFolder folder;
+  const Json json =
+      Json::parse(regather({"bench", "diagnose", "--mebibytes", "32", "--json", "--out", folder.path()}).out);
   EXPECT_EQ(json["right"], true);
   EXPECT_GT(json["bytes"], 32 << 20);
 #ifndef __SANITIZE_ADDRESS__
