@@ -121,7 +121,7 @@ TEST_F(ProgramTest, UsageErrorsAreExit2AndSayWhatToDo) {
       {{"--fixes", "some"}, "expected off, on or each"},
       {{"--filter", "backend=ddp &"}, "position 14"},
       {{"--shard", "3/2"}, "1 <= K <= N"},
-      {{"deck"}, "expected one of card, each, fidelity, smoke, speed, tables"},
+      {{"deck"}, "expected one of card, configs, each, fidelity, smoke, speed, tables"},
       {{"./deck.json"}, "cannot read './deck.json'"},
       {{"-j", "0"}, "--jobs"},
       {{"--timeout", "0"}, "--timeout"},

@@ -69,7 +69,7 @@ TEST(Recording, WhatIsNoneNamesTheLine) {
 
 TEST(Recording, ThoseThatComeWithRegatherAreCases) {
   const std::vector<Recording> known = known_recordings();
-  ASSERT_EQ(known.size(), 2U);
+  ASSERT_GE(known.size(), 2U);
   size_t cells = 0;
   for (const Recording& recording : known) cells += recording.cells.size();
   EXPECT_GE(cells, 700U);
