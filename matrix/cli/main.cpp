@@ -30,6 +30,7 @@ Exit run(int argc, char** argv) {
   regather::cli::add_explain(app, action);
   regather::cli::add_repro(app, action);
   regather::cli::add_diagnose(app, action);
+  regather::cli::add_check(app, action);
   regather::cli::add_fault(app, action);
   regather::cli::add_bench(app, action);
   regather::cli::add_env(app, action);
