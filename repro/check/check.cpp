@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "case/support.h"
@@ -163,6 +164,26 @@ constexpr std::array<Change, 4> kChanges{{
      }},
 }};
 
+// The register's issues, and the ways round that they name.
+void add_issues(Answer& answer) {
+  constexpr size_t kMostWorkarounds = 6;
+  if (!answer.which || answer.mechanism.empty()) return;
+  std::map<std::string, std::string> releases;
+  if (!answer.versions.empty()) releases["trl"] = answer.versions;
+  for (const std::string& release : releases_of(answer)) {
+    releases[release.substr(0, release.find(' '))] = release.substr(release.find(' ') + 1);
+  }
+  size_t added = 0;
+  for (const repro::Entry* entry : issues_of(answer.mechanism, *answer.which, releases)) {
+    answer.issues.push_back(entry->id);
+    for (const repro::Workaround& w : entry->workarounds) {
+      const bool there = std::ranges::find(answer.remedies, w.what, &Remedy::what) != answer.remedies.end();
+      if (there || added++ >= kMostWorkarounds) continue;
+      answer.remedies.push_back({w.what, w.price, entry->id});
+    }
+  }
+}
+
 // What works: with another release of the package that decides, or of TRL.
 struct Others {
   std::vector<Answer> packages;
@@ -201,11 +222,7 @@ void find_remedies(Answer& answer, const Setting& setting, const Others& others,
         !then.empty() && std::ranges::all_of(then, [](const Answer& a) { return a.verdict == Verdict::works; });
     if (works) answer.remedies.push_back({change.what, change.price, shown(then)});
   }
-  if (!answer.which) return;
-  for (const repro::Entry* entry : issues_of(answer.mechanism, *answer.which)) {
-    answer.issues.push_back(entry->id);
-    for (const std::string& workaround : entry->workarounds) answer.remedies.push_back({workaround, "", entry->id});
-  }
+  add_issues(answer);
 }
 
 Verdict worst(const Checked& checked) {

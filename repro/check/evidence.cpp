@@ -93,14 +93,18 @@ Measured measured_by(std::string_view text) {
   return measured;
 }
 
-// How many pairs of cells on this backend differ in this axis alone, with these two values; nullopt where one of them
+// Outside the wrapper's forward a backend does other things: what was measured there says nothing of inside.
+bool runs_inside(const Case& c) { return c.call == Call::engine || c.has("redirect") || c.has("forward_method"); }
+
+// How many pairs of cells like this one differ in this axis alone, with these two values; nullopt where one of them
 // changed outcome or mechanism.
-std::optional<size_t> pairs(const std::vector<Measured>& all, Backend backend, std::string_view axis,
+std::optional<size_t> pairs(const std::vector<Measured>& all, const Case& like, std::string_view axis,
                             const std::string& asked, const std::string& other) {
   size_t count = 0;
   for (const Measured& measured : all) {
     for (const auto& [name, cell] : measured.cells) {
-      if (cell.which.backend != backend || value_of(cell.which, axis) != asked) continue;
+      if (cell.which.backend != like.backend || runs_inside(cell.which) != runs_inside(like)) continue;
+      if (value_of(cell.which, axis) != asked) continue;
       Case twin = cell.which;
       set_axis(twin, axis, other);
       const auto at = measured.cells.find(id(twin));
@@ -113,10 +117,10 @@ std::optional<size_t> pairs(const std::vector<Measured>& all, Backend backend, s
 }
 
 // World sizes above two are of one kind: what was measured between two of them speaks for all.
-std::optional<size_t> world_pairs(const std::vector<Measured>& all, Backend backend) {
+std::optional<size_t> world_pairs(const std::vector<Measured>& all, const Case& like) {
   size_t count = 0;
   for (const auto& [a, b] : {std::pair{"4", "2"}, std::pair{"8", "2"}, std::pair{"8", "4"}}) {
-    const auto some = pairs(all, backend, "world", a, b);
+    const auto some = pairs(all, like, "world", a, b);
     if (!some) return std::nullopt;
     count += *some;
   }
@@ -127,7 +131,7 @@ std::optional<Difference> difference(const std::vector<Measured>& all, const Cas
                                      const std::string& axis) {
   Difference d{axis, value_of(asked, axis), value_of(other, axis), 0};
   const bool many = axis == "world" && asked.world > 1 && other.world > 1;
-  const auto count = many ? world_pairs(all, asked.backend) : pairs(all, asked.backend, axis, d.asked, d.measured);
+  const auto count = many ? world_pairs(all, asked) : pairs(all, asked, axis, d.asked, d.measured);
   if (!count || *count == 0) return std::nullopt;
   d.pairs = *count;
   return d;

@@ -39,7 +39,8 @@ std::vector<Measured> measured_by_recordings();
 Measured measured_by_document(const std::string& path);
 
 // An axis in which the cell that answers differs from the case that was asked for, and why that is taken to make no
-// difference: in so many measured pairs that differ in this axis alone, on the same backend, the outcome was the same.
+// difference: in so many measured pairs that differ in this axis alone, on the same backend and with the loss inside
+// the wrapper's forward or outside as here, the outcome was the same.
 struct Difference {
   std::string axis;
   std::string asked;

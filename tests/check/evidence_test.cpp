@@ -58,6 +58,16 @@ TEST(Evidence, PairsOfAnotherBackendSpeakForNone) {
   EXPECT_FALSE(find(all, "zero3/dpo/dtype=bf16/fix=none"));
 }
 
+TEST(Evidence, PairsOutsideTheForwardSpeakForNoneInside) {
+  const std::vector all{measured({{"zero3/dpo/fix=gather+redirect", Outcome::pass},
+                                  {"zero3/sft/frozen=head/fix=gather", Outcome::pass},
+                                  {"zero3/sft/frozen=head/accumulate=2/fix=gather", Outcome::wrong_gradient},
+                                  {"zero3/grpo/fix=redirect", Outcome::pass},
+                                  {"zero3/grpo/accumulate=2/fix=redirect", Outcome::pass}})};
+  EXPECT_TRUE(find(all, "zero3/dpo/accumulate=2/fix=gather+redirect"));
+  EXPECT_FALSE(find(all, "zero3/grpo/frozen=head/accumulate=2/fix=gather"));
+}
+
 TEST(Evidence, WhatMakesTheMechanismIsNeverSetAside) {
   const std::vector all{measured({{"zero3/dpo/fix=none", Outcome::error},
                                   {"zero3/sft/fix=none", Outcome::pass},

@@ -62,7 +62,7 @@ TEST(Definition, TheKnownOnesLoadAndSayWhatTheyAre) {
     EXPECT_FALSE(about.empty()) << name;
     EXPECT_FALSE(load_definition(name).sets.empty()) << name;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"card", "each", "fidelity", "smoke", "speed", "tables"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"card", "configs", "each", "fidelity", "smoke", "speed", "tables"}));
 }
 
 TEST(Definition, ModesOfFixes) {
