@@ -11,9 +11,9 @@
 #include "case/fixes.h"
 #include "case/mechanism.h"
 #include "case/support.h"
-#include "matrix/runner.h"
-#include "matrix/signals.h"
-#include "matrix/summary.h"
+#include "matrix/results/summary.h"
+#include "matrix/runner/runner.h"
+#include "matrix/runner/signals.h"
 
 namespace regather::matrix {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "matrix/definition.h"
 #include "matrix/judge/load.h"
-#include "matrix/plan.h"
+#include "matrix/plan/definition.h"
+#include "matrix/plan/plan.h"
 
 namespace regather::matrix {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "matrix/conclusion.h"
-#include "matrix/document.h"
+#include "matrix/judge/conclusion.h"
 #include "matrix/judge/past_document.h"
+#include "matrix/results/document.h"
 
 namespace regather::matrix {
 

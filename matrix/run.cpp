@@ -15,13 +15,13 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "case/fixes.h"
-#include "matrix/conclusion.h"
-#include "matrix/deaths.h"
-#include "matrix/document.h"
-#include "matrix/environment.h"
-#include "matrix/ledger.h"
-#include "matrix/signals.h"
-#include "matrix/summary.h"
+#include "matrix/death/deaths.h"
+#include "matrix/judge/conclusion.h"
+#include "matrix/results/document.h"
+#include "matrix/results/environment.h"
+#include "matrix/results/ledger.h"
+#include "matrix/results/summary.h"
+#include "matrix/runner/signals.h"
 
 namespace regather::matrix {
 namespace {

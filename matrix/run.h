@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
-#include "matrix/conclusion.h"
-#include "matrix/document.h"
-#include "matrix/plan.h"
-#include "matrix/ranks.h"
-#include "matrix/runner.h"
-#include "matrix/schedule.h"
-#include "matrix/verdict.h"
+#include "matrix/judge/conclusion.h"
+#include "matrix/plan/plan.h"
+#include "matrix/results/document.h"
+#include "matrix/results/verdict.h"
+#include "matrix/runner/ranks.h"
+#include "matrix/runner/runner.h"
+#include "matrix/runner/schedule.h"
 
 namespace regather::matrix {
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "case/fixes.h"
-#include "matrix/signals.h"
-#include "matrix/summary.h"
+#include "matrix/results/summary.h"
+#include "matrix/runner/signals.h"
 
 namespace regather::repro {
 namespace {

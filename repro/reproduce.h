@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "case/result.h"
-#include "matrix/runner.h"
+#include "matrix/runner/runner.h"
 #include "repro/entry.h"
 
 namespace regather::repro {

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "matrix/capture.h"
+#include "matrix/runner/capture.h"
 
 namespace regather::matrix {
 namespace {

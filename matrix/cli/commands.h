@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "matrix/verdict.h"
+#include "matrix/results/verdict.h"
 
 namespace regather::cli {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "matrix/cli/commands.h"
-#include "matrix/environment.h"
+#include "matrix/results/environment.h"
 
 namespace regather::cli {
 

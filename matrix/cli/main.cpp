@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "matrix/cli/commands.h"
-#include "matrix/runner.h"
+#include "matrix/runner/runner.h"
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include "case/support.h"
 #include "matrix/cli/commands.h"
 #include "matrix/cli/run_options.h"
-#include "matrix/follow.h"
 #include "matrix/merge.h"
 #include "matrix/run.h"
+#include "matrix/runner/follow.h"
 
 namespace regather::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "matrix/capture.h"
 #include "matrix/cli/commands.h"
-#include "matrix/stack.h"
+#include "matrix/runner/capture.h"
+#include "matrix/runner/stack.h"
 
 namespace regather::cli {
 namespace {

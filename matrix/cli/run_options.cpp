@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "case/fault.h"
-#include "matrix/cover.h"
 #include "matrix/judge/load.h"
+#include "matrix/plan/cover.h"
 
 namespace regather::cli {
 namespace {

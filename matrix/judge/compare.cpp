@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "matrix/summary.h"
+#include "matrix/results/summary.h"
 
 namespace regather::matrix {
 namespace {

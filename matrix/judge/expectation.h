@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "case/result.h"
-#include "matrix/filter.h"
 #include "matrix/judge/conditions.h"
+#include "matrix/plan/filter.h"
 
 namespace re2 {
 class RE2;

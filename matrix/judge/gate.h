@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "matrix/verdict.h"
+#include "matrix/results/verdict.h"
 
 namespace regather::matrix {
 

@@ -8,7 +8,7 @@
 
 #include "case/support.h"
 #include "matrix/judge/compare.h"
-#include "matrix/summary.h"
+#include "matrix/results/summary.h"
 
 namespace regather::matrix {
 namespace {

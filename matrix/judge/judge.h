@@ -10,7 +10,7 @@
 #include "matrix/judge/expectation.h"
 #include "matrix/judge/gate.h"
 #include "matrix/judge/past_document.h"
-#include "matrix/verdict.h"
+#include "matrix/results/verdict.h"
 
 namespace regather::matrix {
 

@@ -5,9 +5,9 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "matrix/definition.h"
-#include "matrix/plan.h"
-#include "matrix/verdict.h"
+#include "matrix/plan/definition.h"
+#include "matrix/plan/plan.h"
+#include "matrix/results/verdict.h"
 
 namespace regather {
 const std::vector<EmbeddedFile>& embedded_expectations();

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "case/result.h"
-#include "matrix/plan.h"
-#include "matrix/verdict.h"
+#include "matrix/plan/plan.h"
+#include "matrix/results/verdict.h"
 
 namespace regather::matrix {
 

@@ -1,4 +1,5 @@
-// A worker as one rank among others that a launcher has started (matrix/ranks.h): the first leads, the others follow.
+// A worker as one rank among others that a launcher has started (matrix/runner/ranks.h): the first leads, the others
+// follow.
 //
 // They meet in a store. "started" counts the cases; "case/N" is the N-th request, or {"end": CODE}; "line/N/R" is rank
 // R's own result of it. "here/R" says that rank R has come, and "alive/R" is counted up while its worker lives.

@@ -123,7 +123,7 @@ Sign parse_sign(const Knowledge& k, Members& in) {
   sign.kind = static_cast<SignKind>(kind - kKinds.begin());
   sign.mechanism = in.text_or_empty("mechanism");
   if (!sign.mechanism.empty()) {
-    check_mechanism(sign.mechanism);
+    find_mechanism(sign.mechanism);
     if (k.about(sign.mechanism).empty()) throw UsageError(fmt::format("'mechanisms' lacks {}", sign.mechanism));
   } else if (sign.kind != SignKind::symptom) {
     throw UsageError("'mechanism' is absent: only a symptom may have none");
@@ -159,7 +159,7 @@ Knowledge read(const Json& json) {
   const Json& mechanisms = in.member("mechanisms");
   Members about(mechanisms, "mechanisms.");
   for (const auto& [name, text] : mechanisms.items()) {
-    check_mechanism(name);
+    find_mechanism(name);
     k.mechanisms.emplace_back(name, about.text(name.c_str()));
   }
   parse_each(in, "contexts", [&](Members& c) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "matrix/verdict.h"
+#include "matrix/results/verdict.h"
 
 namespace regather::repro {
 

@@ -68,6 +68,10 @@ class CheckLayers(unittest.TestCase):
         self.seed("matrix/seeded.cpp", '#include "shard/backend.h"\n')
         self.assert_red("matrix/seeded.cpp:1", "shard/backend.h")
 
+    def test_runner_in_the_judge(self):
+        self.seed("matrix/judge/seeded.cpp", '#include "matrix/runner/schedule.h"\n')
+        self.assert_red("matrix/judge/seeded.cpp:1", "matrix/runner/schedule.h")
+
     def test_unknown_include(self):
         self.seed("src/base/seeded.cpp", '#include "nowhere/nothing.h"\n')
         self.assert_red("src/base/seeded.cpp:1", "no file of this project")

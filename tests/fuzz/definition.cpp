@@ -1,4 +1,4 @@
-#include "matrix/definition.h"
+#include "matrix/plan/definition.h"
 #include "fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

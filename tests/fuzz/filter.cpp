@@ -1,4 +1,4 @@
-#include "matrix/filter.h"
+#include "matrix/plan/filter.h"
 #include "fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

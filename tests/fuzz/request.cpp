@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "matrix/protocol.h"
+#include "matrix/runner/protocol.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace regather;

@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "matrix/verdict.h"
+#include "matrix/results/verdict.h"
 #include "program.h"
 
 namespace regather {

@@ -18,7 +18,7 @@
 
 #include "base/blackbox.h"
 #include "case/result.h"
-#include "matrix/protocol.h"
+#include "matrix/runner/protocol.h"
 
 namespace {
 

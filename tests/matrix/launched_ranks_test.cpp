@@ -1,4 +1,4 @@
-#include "matrix/ranks.h"
+#include "matrix/runner/ranks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Stands in for the C++ worker's export: random weights and batches, right gradients from transformers in float64.
 
-As a program it answers export requests as regather-worker does (matrix/protocol.h). The numbers are its own; the kinds
+As a program it answers export requests as regather-worker does (matrix/runner/protocol.h). The numbers are its own; the kinds
 of batch (uneven lengths, a sequence without a token, ratios beyond the clip, a clamp that is active) are the runtime's.
 """
 

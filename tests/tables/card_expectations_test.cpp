@@ -15,7 +15,7 @@
 #include "case/mechanism.h"
 #include "matrix/judge/judge.h"
 #include "matrix/judge/load.h"
-#include "matrix/plan.h"
+#include "matrix/plan/plan.h"
 
 namespace regather::matrix {
 namespace {

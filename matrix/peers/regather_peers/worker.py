@@ -1,5 +1,5 @@
 """Runs the cases that it reads, one request a line on standard input, one result a line on standard output: the
-protocol of matrix/protocol.h.
+protocol of matrix/runner/protocol.h.
 
     python -m regather_peers.worker [--blackbox FILE]
 

@@ -6,7 +6,7 @@
 
 #include "matrix/judge/judge.h"
 #include "matrix/judge/load.h"
-#include "matrix/plan.h"
+#include "matrix/plan/plan.h"
 
 namespace regather::matrix {
 namespace {

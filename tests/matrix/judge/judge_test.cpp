@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "matrix/judge/load.h"
-#include "matrix/plan.h"
+#include "matrix/plan/plan.h"
 #include "some_cases.h"
 
 namespace regather::matrix {

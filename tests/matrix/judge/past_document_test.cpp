@@ -6,7 +6,7 @@
 
 #include "../some_results.h"
 #include "base/error.h"
-#include "matrix/document.h"
+#include "matrix/results/document.h"
 #include "some_cases.h"
 
 namespace regather::matrix {
