@@ -33,7 +33,8 @@ TEST(Fixes, ActOnTheBackendsThatTheirBugsHave) {
     // What is recommended for a backend acts on it.
     for (const Backend backend : {Backend::ddp, Backend::zero1, Backend::zero2, Backend::zero3, Backend::fsdp2}) {
       const Fixes recommended = recommended_fixes(backend, Loss::kto);
-      if (std::ranges::find(recommended, fix.name) != recommended.end()) EXPECT_TRUE(fix.acts_on(backend)) << fix.name;
+      const bool chosen = std::ranges::find(recommended, fix.name) != recommended.end();
+      EXPECT_TRUE(!chosen || fix.acts_on(backend)) << fix.name;
     }
   }
   const auto& gather = *std::ranges::find(known_fixes(), "gather", &FixInfo::name);

@@ -62,7 +62,7 @@ class Alterations {
       plan.push_back(result.which);
       judgements.push_back(judge.of(result, {}));
     }
-    return decide(results_, judgements, !judge.complaints(plan, "card", true).empty());
+    return judge.decide(results_, judgements, !judge.complaints(plan, "card", true).empty());
   }
   Exit unaltered() const { return judged(whole_); }
 

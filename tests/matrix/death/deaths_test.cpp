@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "program.h"
+#include "tests/matrix/program.h"
 
 namespace regather::matrix {
 namespace {

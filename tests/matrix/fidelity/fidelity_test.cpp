@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "../program.h"
+#include "tests/matrix/program.h"
 
 namespace regather {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../some_results.h"
 #include "base/error.h"
 #include "matrix/fidelity/agreement.h"
+#include "tests/matrix/some_results.h"
 
 namespace regather::matrix {
 namespace {

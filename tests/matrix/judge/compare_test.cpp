@@ -147,11 +147,13 @@ TEST(Compare, PrintsTheOldAndTheNewSignature) {
 TEST(Compare, TellsWhatChangedInTheEnvironmentWhereSomethingChanged) {
   PastDocument before = document({{kPass, {}, {}}});
   PastDocument now = document({{error("no"), {}, {}}});
-  before.environment = {{"commit", "a1"}, {"torch", "2.11.0"}, {"cores", 2}, {"packages", {{"trl", "1.6.0"}, {"x", "1"}}}};
+  before.environment = {
+      {"commit", "a1"}, {"torch", "2.11.0"}, {"cores", 2}, {"packages", {{"trl", "1.6.0"}, {"x", "1"}}}};
   now.environment = {{"commit", "b2"}, {"torch", "2.11.0"}, {"cores", nullptr}, {"packages", {{"trl", "1.9.0"}}}};
-  EXPECT_TRUE(print(compare(before, now))
-                  .ends_with("missing 0\nwhat changed in the environment:\n    commit a1 -> b2\n    cores 2 -> unknown\n"
-                             "    packages.trl 1.6.0 -> 1.9.0\n    packages.x 1 -> none\n"))
+  EXPECT_TRUE(
+      print(compare(before, now))
+          .ends_with("missing 0\nwhat changed in the environment:\n    commit a1 -> b2\n    cores 2 -> unknown\n"
+                     "    packages.trl 1.6.0 -> 1.9.0\n    packages.x 1 -> none\n"))
       << print(compare(before, now));
   const auto json = to_json(compare(before, now), parse_gate("fixed"))["environment"];
   EXPECT_EQ(json["packages.trl"], nlohmann::ordered_json({{"old", "1.6.0"}, {"new", "1.9.0"}}));

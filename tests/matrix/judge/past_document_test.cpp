@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../some_results.h"
 #include "base/error.h"
 #include "matrix/results/document.h"
 #include "some_cases.h"
+#include "tests/matrix/some_results.h"
 
 namespace regather::matrix {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "some_results.h"
 #include "tests/golden.h"
+#include "tests/matrix/some_results.h"
 
 namespace regather::matrix {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <fstream>
 
-#include "../full_disk.h"
 #include "base/error.h"
-#include "program.h"
+#include "tests/full_disk.h"
+#include "tests/matrix/program.h"
 
 namespace regather::matrix {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "matrix/results/verdict.h"
-#include "some_results.h"
 #include "tests/golden.h"
+#include "tests/matrix/some_results.h"
 
 namespace regather::matrix {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "matrix/runner/signals.h"
-#include "program.h"
+#include "tests/matrix/program.h"
 
 namespace regather::matrix {
 namespace {
