@@ -9,7 +9,8 @@
 
 namespace regather::matrix {
 
-// Supervises this rank's worker, which follows rank 0's: a worker that dies is started again with what it died of.
+// Supervises this rank's worker, which follows rank 0's: a worker that dies, or is stuck in a
+// case that the others have given up, is started again with what it died of.
 // Returns the exit code of rank 0's run; incomplete when rank 0 is gone.
 Exit follow(const Ranks& ranks);
 

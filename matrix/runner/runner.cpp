@@ -17,6 +17,7 @@
 #include "matrix/death/rank_traces.h"
 #include "matrix/runner/memory.h"
 #include "matrix/runner/signals.h"
+#include "matrix/runner/stacks.h"
 #include "matrix/runner/worker_process.h"
 
 namespace regather::matrix {
@@ -25,8 +26,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kFarewell = 2;  // seconds in which a worker ends by itself once its input is closed
-constexpr double kStacks = 2;    // seconds for the stacks of a worker that hangs
-constexpr double kQuiet = 0.25;  // without a word for so long, they have all been written
 constexpr int kForgiven = 5;     // kills from outside
 constexpr int kBeforeIt = 5;     // deaths before a case that are not laid at its door
 constexpr int kStillborn = 3;    // workers that end by themselves before any case has begun
@@ -283,23 +282,6 @@ class Runner {
     }
     report(flight.investigation->death(), "", "did not happen again, alone or after the same cases");
     deliver(flight.index, flight.investigation->alone(), flight.investigation->line());
-  }
-
-  // Makes every rank of an overdue worker write its stack, and says which ranks cannot: their processes are stopped.
-  static std::vector<int> see_stacks(WorkerProcess& worker) {
-    std::vector<int> stopped = worker.ask_for_stacks();
-    const Clock::time_point begin = Clock::now();
-    size_t seen = std::string::npos;  // until nothing more comes
-    while (seconds_since(begin) < kStacks && !SignalScope::interrupted() && seen != worker.error_tail().size()) {
-      seen = worker.error_tail().size();
-      const Clock::time_point quiet = Clock::now();
-      while (seconds_since(quiet) < kQuiet) {
-        std::vector<pollfd> files{{worker.errors(), POLLIN, 0}};
-        SignalScope::wait(files, kQuiet - seconds_since(quiet));
-        worker.read_output();
-      }
-    }
-    return stopped;
   }
 
   void report(const RecordedDeath& death, const std::string& output, std::string conclusion) {

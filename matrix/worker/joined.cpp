@@ -38,11 +38,14 @@ std::string variable(const char* name) {
   return value;
 }
 
-// Counts up "alive/R" as long as it lives, over a connection of its own: a wait on the other blocks that.
+// Counts up "alive/R" as long as it lives, over a connection of its own: a wait on the other blocks that. Tells the
+// runner of every beat that the store took.
 class Heart {
  public:
-  explicit Heart(const Joined& joined)
-      : rendezvous_(joined.store, kArrival), thread_([this, beat = key("alive", joined.rank)] { run(beat); }) {}
+  Heart(const Joined& joined, int pipe)
+      : rendezvous_(joined.store, kArrival),
+        pipe_(pipe),
+        thread_([this, beat = key("alive", joined.rank)] { run(beat); }) {}
   ~Heart() {
     {
       const std::lock_guard lock(mutex_);
@@ -60,6 +63,7 @@ class Heart {
       std::unique_lock lock(mutex_);
       while (!ended_) {
         rendezvous_.count(beat, 1);
+        write_line(pipe_, R"({"beat":true})");
         changed_.wait_for(lock, kBeat);
       }
     } catch (const std::exception&) {
@@ -68,6 +72,7 @@ class Heart {
   }
 
   comm::Rendezvous rendezvous_;
+  int pipe_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
@@ -141,18 +146,19 @@ CaseResult Leader::result_of(const Case& c, int rank, const std::string& line, m
   return train::result_of_failure(c, end, rank);
 }
 
-void follow(const Joined& joined, int pipe, const std::string& died) {
+void follow(const Joined& joined, int pipe, const Died& died) {
   comm::Rendezvous rendezvous(joined.store, kArrival);
   const std::string theirs = rendezvous.read("version", kArrival);
   if (theirs != REGATHER_VERSION) {
     throw UsageError(fmt::format("rank 0 is regather {}, rank {} is {}: expected the same everywhere", theirs,
                                  joined.rank, REGATHER_VERSION));
   }
-  const Heart heart(joined);
+  const Heart heart(joined, pipe);
   const auto line_of = [&](int64_t number) { return fmt::format("line/{}/{}", number, joined.rank); };
+  const auto answered = [&](int64_t number) { return number == 0 || rendezvous.posted(line_of(number)); };
+  if (!died.result.empty() && !answered(died.in)) rendezvous.post(line_of(died.in), died.result);
   int64_t next = rendezvous.count("started", 0);
-  if (next > 0 && !died.empty() && !rendezvous.posted(line_of(next))) rendezvous.post(line_of(next), died);
-  if (next == 0 || !died.empty() || rendezvous.posted(line_of(next))) ++next;
+  if (answered(next)) ++next;
   rendezvous.post(key("here", joined.rank), "yes");
 
   train::Runner runner;
@@ -166,10 +172,11 @@ void follow(const Joined& joined, int pipe, const std::string& died) {
     const Case c = parse_id(request.at("id").get<std::string>());
     // Whoever comes late finds nobody to meet.
     if (joined.rank >= c.world || rendezvous.count("started", 0) > next) continue;
-    write_line(pipe, Json{{"case", id(c)}}.dump());
+    write_line(pipe, Json{{"case", id(c)}, {"number", next}, {"seconds", timeout_of(request)}}.dump());
     seed_fault(parse_fault(request.value("fault", "")));
     rendezvous.post(line_of(next),
                     to_line(runner.run_rank(c, options_of(request), rendezvous, key("meet", next), joined.rank)));
+    write_line(pipe, Json{{"idle", true}}.dump());
   }
 }
 

@@ -50,9 +50,16 @@ class Leader {
 // Waits for every other rank. Throws LostRank naming the first that does not come.
 void gather_followers(const Joined& joined);
 
-// Runs what the leader asks for until it ends; prints {"case": ID} as each begins and {"end": CODE} at the end. `died`:
-// the result of the case in which this rank's worker before died, empty when it is the first.
-void follow(const Joined& joined, int pipe, const std::string& died);
+// What this rank's worker before died of, as a result line (empty: it is the first, or died idle), and in which case.
+struct Died {
+  std::string result;
+  int64_t in = 0;
+};
+
+// Runs what the leader asks for until it ends; prints {"case": ID, "number": N, "seconds": S} as each begins, S
+// being the case's time limit, {"idle": true} once it is answered, {"beat": true} as long as it
+// reaches the store, and {"end": CODE} at the end.
+void follow(const Joined& joined, int pipe, const Died& died);
 
 // Tells the followers that it is over.
 void end_followers(const Joined& joined, int code);

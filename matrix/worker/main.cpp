@@ -78,7 +78,7 @@ void play(const std::string& part, int pipe) {
   } else if (part == "end") {
     regather::end_followers(joined, std::stoi(text("REGATHER_END")));
   } else if (part == "follow") {
-    regather::follow(joined, pipe, text("REGATHER_DIED"));
+    regather::follow(joined, pipe, {.result = text("REGATHER_DIED"), .in = std::stoll(text("REGATHER_DIED_IN"))});
   } else {
     throw regather::UsageError(fmt::format("REGATHER_ROLE '{}': expected serve, gather, lead, follow or end", part));
   }

@@ -18,6 +18,8 @@ bool write_line(int pipe, std::string line) {
   return true;
 }
 
+double timeout_of(const nlohmann::json& request) { return request.value("timeout", 60.0); }
+
 train::RunOptions options_of(const nlohmann::json& request) {
   train::RunOptions options;
   if (request.value("launcher", "threads") == "processes") options.launcher = train::Launcher::processes;
@@ -25,7 +27,7 @@ train::RunOptions options_of(const nlohmann::json& request) {
   options.seed = request.value("seed", uint64_t{1});
   options.locate = request.value("locate", false);
   // A rank that waits gives up, and says for whom it waited, before the runner's own limit kills the worker.
-  options.deadline = std::chrono::milliseconds(static_cast<int64_t>(request.value("timeout", 60.0) * 500));
+  options.deadline = std::chrono::milliseconds(static_cast<int64_t>(timeout_of(request) * 500));
   return options;
 }
 

@@ -50,14 +50,48 @@ def document(out):
     return {case["id"]: case for case in json.loads((out / "results.json").read_text())["cases"]}
 
 
+class Hosts:
+    """Two network namespaces with a cable between them: neither reaches the other by 127.0.0.1 or by a name."""
+
+    def __init__(self):
+        mark = f"regather{os.getpid()}"
+        self.names = [mark + "a", mark + "b"]
+        self.addresses = ["10.213.7.1", "10.213.7.2"]
+        for name in self.names:
+            self.ip("netns", "add", name)
+        self.ip("link", "add", "cable", "netns", self.names[0], "type", "veth", "peer", "name", "cable", "netns", self.names[1])
+        for name, address in zip(self.names, self.addresses):
+            self.ip("-n", name, "address", "add", address + "/24", "dev", "cable")
+            self.ip("-n", name, "link", "set", "cable", "up")
+            self.ip("-n", name, "link", "set", "lo", "up")
+
+    def on(self, host):
+        return ["ip", "netns", "exec", self.names[host]]
+
+    def cut(self):
+        self.ip("-n", self.names[1], "link", "set", "cable", "down")
+
+    def remove(self):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    @staticmethod
+    def ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True)
+
+
+def may_make_hosts():
+    return shutil.which("ip") is not None and subprocess.run(["unshare", "-n", "true"], check=False).returncode == 0
+
+
 class Ranks(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ranks-"))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def start(self, size, cases, out, *more):
-        environment = CLEAN | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        return [subprocess.Popen(command(cases, out, *more), stderr=subprocess.PIPE, text=True,
+    def start(self, size, cases, out, *more, address="127.0.0.1", on=lambda rank: []):
+        environment = CLEAN | {"WORLD_SIZE": str(size), "MASTER_ADDR": address, "MASTER_PORT": str(free_port())}
+        return [subprocess.Popen([*on(rank), *command(cases, out, *more)], stderr=subprocess.PIPE, text=True,
                                  env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(size)]
 
     def end(self, processes):
@@ -136,6 +170,50 @@ class Ranks(unittest.TestCase):
         codes, said = self.end(processes)
         self.assertEqual(set(codes), {0}, said)
         self.compare(self.threads(cases), document(out), 2)
+
+    @unittest.skipUnless(may_make_hosts(), "needs iproute2 and the right to make network namespaces")
+    def test_two_hosts(self):
+        """Two ranks on each of two hosts; once more with the cable cut, and on from there."""
+        hosts = Hosts()
+        self.addCleanup(hosts.remove)
+        cases = ids(4)
+        out = self.folder / "ranks"
+        there = {"address": hosts.addresses[0], "on": lambda rank: hosts.on(rank // 2)}
+        processes = self.start(4, cases, out, "--timeout", "8", **there)
+        self.wait_for_lines(out, 2)
+        hosts.cut()
+        codes, said = self.end(processes)
+        self.assertEqual(codes, [5, 5, 5, 5], said)
+        self.assertRegex(said[0], "rank [23] is gone")
+        self.assertRegex(said[2], "out of reach")
+        hosts.remove()
+        hosts = Hosts()
+        codes, said = self.end(self.start(4, cases, out, "--resume", **there))
+        self.assertEqual(set(codes), {0}, said)
+        self.compare(self.threads(cases), document(out), 4)
+
+    def test_a_stuck_rank_is_freed(self):
+        """Rank 1 never comes back from the first case's second backward; the second case fails in its first forward."""
+        cases = ["ddp/sft/fix=redirect", "zero3/sft/fix=none"]
+        out = self.folder / "ranks"
+        codes, said = self.end(self.start(2, cases, out, "--fault", "hang_rank", "--timeout", "8"))
+        self.assertEqual(set(codes), {1}, said)
+        hang, after = document(out).values()
+        self.assertEqual((hang["outcome"], hang["signature"]["rank"], hang["signature"]["step"]), ("hang", 1, 1), hang)
+        self.assertEqual(after["signature"]["mechanism"], "head_read_partitioned", after)
+        self.compare({cases[1]: self.threads(cases[1:])[cases[1]]}, {cases[1]: after}, 2)
+
+    def test_torchrun(self):
+        """torchrun itself, where torch's Python is installed: its agent serves the store."""
+        torchrun = os.environ.get("REGATHER_TORCHRUN") or shutil.which("torchrun")
+        if torchrun is None:
+            self.skipTest("no torchrun: pip install torch, or name one in REGATHER_TORCHRUN")
+        cases = ids(4)
+        ran = subprocess.run([torchrun, "--no-python", "--nproc-per-node", "4", "--master-port", str(free_port()),
+                              *command(cases, self.folder / "ranks", "--launcher", "torchrun")],
+                             env=CLEAN, capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.compare(self.threads(cases), document(self.folder / "ranks"), 4)
 
     def test_a_lost_rank_ends_the_run_and_it_goes_on(self):
         cases = ids(4)
