@@ -175,13 +175,15 @@ RecordedDeath describe_death(const Case& c, const Death& death, const BlackBox& 
   signature.type = death.type;
   signature.text = death.text;
   const bool hang = death.outcome == Outcome::hang;
-  const std::vector<SeenRank> ranks = seen_ranks(c, box);
+  std::vector<SeenRank> ranks = seen_ranks(c, box);
+  if (death.only) std::erase_if(ranks, [&](const SeenRank& rank) { return rank.number != *death.only; });
   const TakenApart words = said(death.error_tail);
   auto culprit = waited_for(ranks, death.stopped);
   if (const auto named = hang ? std::nullopt : named_rank(death.error_tail);
       named && *named >= 0 && static_cast<size_t>(*named) < ranks.size()) {
     culprit = Culprit{*named, ""};
   }
+  if (death.only) culprit = Culprit{*death.only, ""};
   if (culprit) {
     const auto at = std::ranges::find(ranks, culprit->rank, &SeenRank::number);
     signature.rank = culprit->rank;

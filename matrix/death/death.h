@@ -1,6 +1,7 @@
 // The death of a worker or of a rank, out of what it left behind: what it is, where it was, and who is to blame.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct Death {
   std::string text;                  // what is known besides, may be empty
   std::string error_tail;            // the end of the worker's standard error
   std::vector<int> stopped{};        // ranks whose processes are stopped (SIGSTOP, a debugger)
+  std::optional<int> only{};         // the one rank that the worker played, where others play the rest
 };
 
 // A death as it is recorded.

@@ -133,6 +133,7 @@ Exit follow(const Ranks& ranks) {
       return Exit::incomplete;
     }
     if (death.type.empty()) death.type = how;
+    death.only = ranks.rank;
     stillborn = said.id.empty() ? stillborn + 1 : 0;
     died = result_of_death(said, worker, std::move(death), oom_kills() > kills);
   }

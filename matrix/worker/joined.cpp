@@ -28,7 +28,12 @@ constexpr seconds kArrival{300};  // for the store, and for every rank to come
 constexpr seconds kIdle{3600};    // for the next case
 constexpr seconds kBeat{1};
 constexpr seconds kSilence{10};  // after which a rank that has not answered is lost
-constexpr seconds kGoodbye{30};  // for every rank to have learnt that it is over
+// Of a case's time limit: its deadline, for a wait on others, is half of it; after this much a rank that is still in
+// the case is stuck; after that much the leader goes on without that rank's answer; the leader itself has all of it.
+constexpr double kRankShare = 0.75;
+constexpr double kAnswerShare = 0.95;
+constexpr const char* kTimeout = "timeout";  // as a runner says it of a worker
+constexpr seconds kGoodbye{30};              // for every rank to have learnt that it is over
 
 std::string key(const char* what, int64_t number) { return fmt::format("{}/{}", what, number); }
 
@@ -37,6 +42,9 @@ std::string variable(const char* name) {
   REGATHER_CHECK(value != nullptr, "ranks", "{} is not set: the runner sets it", name);
   return value;
 }
+
+// Whether a rank did not end by itself: its runner or the leader gave it up. Those that it kept waiting did end.
+bool stuck(const CaseResult& rank) { return rank.outcome == Outcome::hang && rank.signature->type == kTimeout; }
 
 // Counts up "alive/R" as long as it lives, over a connection of its own: a wait on the other blocks that. Tells the
 // runner of every beat that the store took.
@@ -114,17 +122,20 @@ CaseResult Leader::run(train::Runner& runner, const Case& c, const train::RunOpt
   for (int rank = 0; rank < c.world; ++rank) beats.push_back(rendezvous_.count(key("alive", rank), 0));
   std::vector<CaseResult> ranks{runner.run_rank(c, options, rendezvous_, key("meet", number), 0)};
   for (int rank = 1; rank < c.world; ++rank) {
-    ranks.push_back(result_of(c, rank, fmt::format("line/{}/{}", number, rank), options.deadline,
+    ranks.push_back(result_of(c, rank, fmt::format("line/{}/{}", number, rank), timeout_of(request),
                               {begin, beats[static_cast<size_t>(rank)]}));
   }
   CaseResult result = train::merge(ranks);
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (stuck(ranks[rank])) train::blame(result, static_cast<int>(rank));
+  }
   result.milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   return result;
 }
 
-CaseResult Leader::result_of(const Case& c, int rank, const std::string& line, milliseconds deadline, Sign last) {
-  const milliseconds patience = deadline * 3 / 2;  // a rank gives up a wait after the deadline
-  const milliseconds silence = std::min<milliseconds>(kSilence, deadline);
+CaseResult Leader::result_of(const Case& c, int rank, const std::string& line, double timeout, Sign last) {
+  const milliseconds patience(static_cast<int64_t>(timeout * kAnswerShare * 1e3));
+  const milliseconds silence = std::min<milliseconds>(kSilence, patience / 2);
   const auto until = std::max(last.heard + patience, Clock::now() + kBeat);
   while (Clock::now() < until) {
     try {
@@ -143,7 +154,9 @@ CaseResult Leader::result_of(const Case& c, int rank, const std::string& line, m
   comm::RankEnd end;
   end.error_type = "hang";
   end.error_text = fmt::format("rank {} did not answer within {} ms", rank, patience.count());
-  return train::result_of_failure(c, end, rank);
+  CaseResult given_up = train::result_of_failure(c, end, rank);
+  given_up.signature->type = kTimeout;
+  return given_up;
 }
 
 void follow(const Joined& joined, int pipe, const Died& died) {
@@ -172,7 +185,7 @@ void follow(const Joined& joined, int pipe, const Died& died) {
     const Case c = parse_id(request.at("id").get<std::string>());
     // Whoever comes late finds nobody to meet.
     if (joined.rank >= c.world || rendezvous.count("started", 0) > next) continue;
-    write_line(pipe, Json{{"case", id(c)}, {"number", next}, {"seconds", timeout_of(request)}}.dump());
+    write_line(pipe, Json{{"case", id(c)}, {"number", next}, {"seconds", timeout_of(request) * kRankShare}}.dump());
     seed_fault(parse_fault(request.value("fault", "")));
     rendezvous.post(line_of(next),
                     to_line(runner.run_rank(c, options_of(request), rendezvous, key("meet", next), joined.rank)));

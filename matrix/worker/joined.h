@@ -42,7 +42,7 @@ class Leader {
     int64_t beats;
   };
   // Waits for another rank's own result. Throws LostRank when the rank has been silent for too long.
-  CaseResult result_of(const Case& c, int rank, const std::string& line, std::chrono::milliseconds deadline, Sign last);
+  CaseResult result_of(const Case& c, int rank, const std::string& line, double timeout, Sign last);
 
   comm::Rendezvous rendezvous_;
 };

@@ -81,6 +81,7 @@ int64_t Rendezvous::count(const std::string& key, int64_t more) { return store_-
 RankEnd Rendezvous::run_rank_of(const std::string& meeting, int rank, const LaunchOptions& options,
                                 const RankFunction& function) {
   try {
+    pthread_setname_np(pthread_self(), fmt::format("rank {}", rank).c_str());
     at::set_num_threads(1);
     auto store = c10::make_intrusive<c10d::PrefixStore>(meeting, store_->clone());
     store->setTimeout(options.deadline);

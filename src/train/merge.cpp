@@ -63,4 +63,13 @@ CaseResult merge(const std::vector<CaseResult>& ranks) {
   return result;
 }
 
+void blame(CaseResult& result, int rank) {
+  if (result.outcome != Outcome::hang || result.signature->rank == rank) return;
+  for (Departure& other : result.also) {
+    if (other.outcome != Outcome::hang || other.signature.rank != rank) continue;
+    std::swap(*result.signature, other.signature);
+    return;
+  }
+}
+
 }  // namespace regather::train

@@ -14,4 +14,7 @@ void settle(CaseResult& result, std::vector<Departure> departures);
 // One result from those of the ranks, in rank order.
 CaseResult merge(const std::vector<CaseResult>& ranks);
 
+// Of a hang: the others' are the consequence of this rank's, which becomes the outcome.
+void blame(CaseResult& result, int rank);
+
 }  // namespace regather::train

@@ -41,16 +41,6 @@ struct WithoutFault {
   Fault fault = seeded_fault();
 };
 
-// The others' hangs are the consequence of this rank's.
-void blame(CaseResult& result, int rank) {
-  if (result.outcome != Outcome::hang || result.signature->rank == rank) return;
-  for (Departure& other : result.also) {
-    if (other.outcome != Outcome::hang || other.signature.rank != rank) continue;
-    std::swap(*result.signature, other.signature);
-    return;
-  }
-}
-
 }  // namespace
 
 CaseResult result_of_failure(const Case& c, const comm::RankEnd& end, int rank) {

@@ -51,6 +51,22 @@ TEST(Merge, ARankThatComparedLessMakesItUnchecked) {
   EXPECT_EQ(merge({rank_result(4, {}), rank_result(4, {})}).outcome, Outcome::pass);
 }
 
+TEST(Blame, AHangIsThatOfTheRankThatTheOthersWaitedFor) {
+  CaseResult merged = merge({rank_result(4, {departure(Outcome::hang, 1, Phase::backward, 0)}),
+                             rank_result(4, {departure(Outcome::hang, 1, Phase::step, 1)})});
+  blame(merged, 1);
+  EXPECT_EQ(merged.outcome, Outcome::hang);
+  EXPECT_EQ(merged.signature->rank, 1);
+  EXPECT_EQ(merged.signature->phase, Phase::step);
+  ASSERT_EQ(merged.also.size(), 1U);
+  EXPECT_EQ(merged.also[0].signature.rank, 0);
+
+  CaseResult failed = merge({rank_result(4, {departure(Outcome::error, 0, Phase::forward, 0)}),
+                             rank_result(4, {departure(Outcome::hang, 0, Phase::forward, 1)})});
+  blame(failed, 1);
+  EXPECT_EQ(failed.outcome, Outcome::error) << "a failure that is no hang stays the outcome";
+}
+
 TEST(Merge, KeepsTheWorstGradientAndLossOfAnyRank) {
   CaseResult good = rank_result(4, {});
   CaseResult bad = good;

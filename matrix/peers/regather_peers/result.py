@@ -13,7 +13,7 @@ def departure(outcome, phase, step, rank, kind="", text="", mechanism=None):
     """The text is upstream's own, so that `upstream` repeats it: an error's, not what we say of a gradient."""
     return {"outcome": outcome,
             "signature": {"mechanism": mechanism, "phase": phase, "step": step, "rank": rank, "type": kind,
-                          "text": text, "upstream": text if outcome == "error" and text else None}}
+                          "text": text, "upstream": text if outcome == "error" and text else None, "where": None}}
 
 
 def settle(result, departures):

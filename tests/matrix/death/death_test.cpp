@@ -64,6 +64,21 @@ TEST(Death, OfAStoppedRankThatHasNotBegunNamesIt) {
   EXPECT_EQ(details(r)["ranks"][1]["state"], "stopped");
 }
 
+TEST(Death, OfAWorkerThatPlaysOneRankIsThatRanks) {
+  BlackBox box{};
+  begin(box, id(kCase));
+  trace(box, 1, 1, 2, 6, "broadcast #6");  // rank 0 is another host's
+  for (const Outcome outcome : {Outcome::hang, Outcome::crash}) {
+    Death death{outcome, "timeout", "", ""};
+    death.only = 1;
+    const RecordedDeath r = describe_death(kCase, death, box);
+    EXPECT_EQ(r.result.signature->rank, 1);
+    EXPECT_EQ(r.result.signature->step, 1);
+    EXPECT_EQ(r.result.signature->phase, Phase::backward);
+    EXPECT_EQ(r.result.signature->text.find("rank 0"), std::string::npos) << r.result.signature->text;
+  }
+}
+
 TEST(Death, ACrashTellsOfItsOwnRankAlone) {
   BlackBox box{};
   begin(box, id(kCase));
