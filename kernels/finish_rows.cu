@@ -60,6 +60,12 @@ __device__ __noinline__ Row repaired(const ChunkRows& chunk, int64_t row) {
   return {sum, exponent};
 }
 
+// What a seeded fault adds to a row's sum.
+__device__ float astray(const ChunkRows& chunk, int64_t row) {
+  if (chunk.defect == Defect::counted_pad) return exp2_fast(chunk.negative_shift[row]);
+  return chunk.defect == Defect::stale_sum ? chunk.sum[row] : 0.0F;
+}
+
 // By the whole block; each thread gets its own row's.
 __device__ Row summed(const ChunkRows& chunk, int64_t first_row) {
   __shared__ float partial[kSumThreads][kRows];
@@ -78,7 +84,10 @@ __device__ Row summed(const ChunkRows& chunk, int64_t first_row) {
     for (int i = thread % kWarp; i < kSumThreads; i += kWarp) sum += partial[i][warp];
     sum = warp_sum(sum);
     const int64_t row = first_row + warp;
-    if (thread % kWarp == 0 && row < chunk.rows) found[warp] = {sum, chunk.target_exponent[row]};
+    if (thread % kWarp == 0 && row < chunk.rows) {
+      if (chunk.defect != Defect::none) sum += astray(chunk, row);
+      found[warp] = {sum, chunk.target_exponent[row]};
+    }
   }
   __syncthreads();
   for (int i = 0; i < kRows && first_row + i < chunk.rows; ++i) {
@@ -106,7 +115,8 @@ __device__ void store_log_probability(const ChunkRows& chunk, int64_t row, const
 // By the threads of a row.
 __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summary, float coefficient) {
   const int lane = static_cast<int>(threadIdx.x) % kRowThreads;
-  const float scale = -coefficient / summary.sum;
+  float scale = -coefficient / summary.sum;
+  if (chunk.defect == Defect::scaled_twice) scale *= coefficient;
   const int64_t vectors = chunk.width / 8;
   const Eight* x = static_cast<const Eight*>(chunk.hidden) + row * vectors;
   auto* scaled = static_cast<Eight*>(chunk.scaled) + row * vectors;
@@ -125,6 +135,10 @@ __device__ void scale_row(const ChunkRows& chunk, int64_t row, const Row& summar
     chunk.scale[row] = scale;
     const float exact = exp2_fast(summary.target_exponent) - summary.sum;
     const __nv_bfloat16 rounded = __float2bfloat16(exact);
+    if (chunk.defect == Defect::unpatched_target) {
+      chunk.lost[row] = 0;
+      return;
+    }
     chunk.lost[row] = scale * (exact - __bfloat162float(rounded));
     static_cast<__nv_bfloat16*>(chunk.exponentials)[row * chunk.pitch + chunk.kept_target[row]] = rounded;
   }

@@ -31,6 +31,7 @@ struct ChunkRows {
   int64_t partial_pitch = 0;
   void* exponentials = nullptr;  // [rows, pitch] bf16
   int64_t pitch = 0;
+  Defect defect = Defect::none;
 
   float* sum = nullptr;                    // [rows]
   float* log_probability = nullptr;        // [rows]

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "kernels/call.h"
 #include "kernels/context.h"
@@ -47,6 +48,7 @@ ChunkRows rows_of(const Call& call, const Span& span) {
   chunk.partial_pitch = round_up(span.count, tile.rows);
   chunk.exponentials = space.exponentials;
   chunk.pitch = space.pitch;
+  chunk.defect = call.options.defect;
   chunk.sum = space.sum;
   chunk.log_probability = space.log_probability + span.first;
   chunk.all_log_probabilities = call.results.log_probabilities;
@@ -127,19 +129,29 @@ void gradients_of(const Call& call, const ChunkRows& chunk, bool accumulate) {
   }
 }
 
-// What no chunk will write.
-void clear_results(const Call& call) {
+void zero(const Call& call, void* at, int64_t bytes) {
+  check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), call.stream), "cudaMemsetAsync");
+}
+
+// What no chunk will write, where `kept` rows are in chunks.
+void clear_results(const Call& call, int64_t kept) {
   const Linear& linear = call.linear;
-  const auto zero = [&](void* at, int64_t bytes) {
-    check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), call.stream), "cudaMemsetAsync");
-  };
-  if (call.kept < linear.rows) zero(call.results.hidden_gradient, linear.rows * linear.width * size_of(linear.dtype));
-  if (call.results.log_probabilities != nullptr && call.kept < linear.rows) {
-    zero(call.results.log_probabilities, linear.rows * 4);
+  if (kept < linear.rows) zero(call, call.results.hidden_gradient, linear.rows * linear.width * size_of(linear.dtype));
+  if (call.results.log_probabilities != nullptr && kept < linear.rows) {
+    zero(call, call.results.log_probabilities, linear.rows * 4);
   }
-  if (call.kept > 0) return;
-  zero(call.results.weight_gradient, linear.vocab * linear.width * size_of(call.results.weight_dtype));
-  if (call.results.bias_gradient != nullptr) zero(call.results.bias_gradient, linear.vocab * 4);
+  if (kept > 0) return;
+  zero(call, call.results.weight_gradient, linear.vocab * linear.width * size_of(call.results.weight_dtype));
+  if (call.results.bias_gradient != nullptr) zero(call, call.results.bias_gradient, linear.vocab * 4);
+}
+
+// Seeded faults that show before the first chunk.
+void seed(const Call& call, std::vector<Span>& spans) {
+  if (call.options.defect == Defect::stale_sum) zero(call, call.space.sum, call.space.chunk_rows * 4);
+  if (call.options.defect != Defect::lost_chunk || spans.empty()) return;
+  spans.pop_back();
+  clear_results(call, 0);
+  zero(call, call.space.value, std::max(call.linear.rows, call.sequences.count) * 4);
 }
 
 // Learns how many rows take part, and their targets' logits.
@@ -206,10 +218,12 @@ void linear_loss(Context& context, const Linear& linear, const LossParameters& l
   Call call{context.state(), linear, loss, results, sequences, space, options, stream};
 
   find_kept(call);
-  clear_results(call);
+  std::vector<Span> spans = spans_of(call.sequences, call.kept, call.start, call.space.chunk_rows, kUnitRows);
+  clear_results(call, call.kept);
+  seed(call, spans);
   call.mark("begin");
   bool accumulate = false;
-  for (const Span& span : spans_of(call.sequences, call.kept, call.start, call.space.chunk_rows, kUnitRows)) {
+  for (const Span& span : spans) {
     if (space.logits != nullptr) {
       plain_chunk(call, span, accumulate);
       accumulate = accumulate || span.count > 0;

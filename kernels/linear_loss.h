@@ -27,6 +27,7 @@ struct Options {
   bool plain = false;
   // The same bits on each call with the same arguments on the same device.
   bool deterministic = false;
+  Defect defect = Defect::none;
 };
 
 // What outlives a call: library handles, chosen algorithms, one page of pinned memory. Not for use by two threads at

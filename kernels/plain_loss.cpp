@@ -21,6 +21,8 @@ PlainRows rows_of(const Call& call, const Span& span) {
   chunk.log_probability = space.log_probability + span.first;
   chunk.all_log_probabilities = call.results.log_probabilities;
   chunk.by_logits = space.exponentials;
+  chunk.defect = call.options.defect;
+  chunk.stale_sum = chunk.defect == Defect::stale_sum ? space.sum : nullptr;
   chunk.factors = space.factors;
   chunk.scaled = space.scaled;
   return chunk;
@@ -67,7 +69,8 @@ void plain_chunk(const Call& call, const Span& span, bool accumulate) {
   find_coefficients(call, chunk, span);
   if (span.count == 0) return;
   const Workspace& space = call.space;
-  const float* coefficient = space.coefficient + span.first;
+  float* coefficient = space.coefficient + span.first;
+  if (chunk.defect == Defect::scaled_twice) plain_scale_twice(coefficient, chunk.rows, call.stream);
   plain_scale(chunk, coefficient, call.stream);
 
   Product hidden;

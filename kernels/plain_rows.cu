@@ -30,7 +30,10 @@ __global__ void rows_kernel(PlainRows chunk) {
   largest = block_max<kThreads>(largest);
   float sum = 0;
   for (int64_t v = threadIdx.x; v < chunk.vocab; v += kThreads) sum += expf(logit(v) - largest);
+  if (chunk.defect == Defect::counted_pad && threadIdx.x == 0) sum += expf(-largest);
+  if (chunk.stale_sum != nullptr && threadIdx.x == 0) sum += chunk.stale_sum[row];
   sum = block_sum<kThreads>(sum);
+  if (chunk.stale_sum != nullptr && threadIdx.x == 0) chunk.stale_sum[row] = sum;
   const int64_t target = chunk.kept_target[row];
   if (threadIdx.x == 0) {
     const float log_probability = logit(target) - largest - logf(sum);
@@ -49,6 +52,7 @@ __global__ void rows_kernel(PlainRows chunk) {
     by_logits[v] = narrowed<T>(-p);
   }
   others = block_sum<kThreads>(others);
+  if (chunk.defect == Defect::unpatched_target) others = -expf(logit(target) - largest) * inverse;
   if (threadIdx.x == 0) by_logits[target] = narrowed<T>(others);
 }
 
@@ -69,6 +73,11 @@ __global__ void factors_kernel(const float* coefficient, int64_t rows, float* fa
   factors[0] = largest;
   factors[1] = 0;
   factors[2] = 1;
+}
+
+__global__ void square_kernel(float* values, int64_t count) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < count) values[i] *= values[i];
 }
 
 template <class T>
@@ -132,6 +141,11 @@ void plain_coefficients(const PlainRows& chunk, const Grpo& loss, float* value, 
   coefficients_kernel<<<blocks_of(divide_up(chunk.rows, kThreads)), kThreads, 0, stream>>>(chunk, of_row, value,
                                                                                            coefficient);
   check_launch("plain_coefficients");
+}
+
+void plain_scale_twice(float* coefficient, int64_t rows, Stream stream) {
+  square_kernel<<<blocks_of(divide_up(rows, kThreads)), kThreads, 0, stream>>>(coefficient, rows);
+  check_launch("plain_scale_twice");
 }
 
 void plain_scale(const PlainRows& chunk, const float* coefficient, Stream stream) {

@@ -21,7 +21,9 @@ struct PlainRows {
 
   float* log_probability = nullptr;        // [rows]
   float* all_log_probabilities = nullptr;  // [N], by row number; or null
-  void* by_logits = nullptr;               // [rows, vocab] of dtype: [target] - p; null: not wanted
+  Defect defect = Defect::none;
+  float* stale_sum = nullptr;  // [rows], of Defect::stale_sum: the chunk before's, then this one's; else null
+  void* by_logits = nullptr;   // [rows, vocab] of dtype: [target] - p; null: not wanted
   // [3]: the largest |coefficient| of the chunk, 0, 1. Hidden states are scaled by coefficient / largest, which no
   // dtype is too narrow for, and their product by the largest.
   float* factors = nullptr;
@@ -36,6 +38,8 @@ void plain_coefficients(const PlainRows& chunk, const Sft& loss, float* value, f
                         Stream stream);
 void plain_coefficients(const PlainRows& chunk, const Grpo& loss, float* value, float* coefficient, int64_t sequences,
                         const int32_t* start, Stream stream);
+// Defect::scaled_twice.
+void plain_scale_twice(float* coefficient, int64_t rows, Stream stream);
 // factors and scaled.
 void plain_scale(const PlainRows& chunk, const float* coefficient, Stream stream);
 // gradient[kept[row]] = coefficient[row] product[row]; product [rows, width] fp32, gradient [N, width] of dtype.

@@ -63,4 +63,14 @@ struct Results {
   float* log_probabilities = nullptr;  // [N], or null: of the targets, 0 where masked
 };
 
+// Seeded faults: what a pass does wrong, so that tests can show that it would be noticed.
+enum class Defect {
+  none,
+  lost_chunk,        // the last chunk of rows is left out
+  counted_pad,       // each row's sum has one element beyond the vocabulary, a pad whose logit is 0
+  unpatched_target,  // the gradient by the logits lacks the target's 1
+  scaled_twice,      // the rows' coefficients are applied twice
+  stale_sum,         // from the second chunk on a row's sum starts at that of the chunk before
+};
+
 }  // namespace regather::kernels

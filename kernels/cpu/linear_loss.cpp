@@ -86,6 +86,7 @@ class Chunk {
         span_(span),
         pitch_(padded(span.count)),
         threads_(threads_for(options, linear, span.count)),
+        defect_(options.defect),
         hidden_(static_cast<size_t>(span.count * linear.width)),
         shift_(static_cast<size_t>(pitch_), kNoRow),
         target_logit_(static_cast<size_t>(pitch_)),
@@ -105,6 +106,10 @@ class Chunk {
       worker.sums.resize(static_cast<size_t>(pitch_));
     }
   }
+
+  // Defect::stale_sum: each row's sum starts at that of the same row of another chunk.
+  void start_from(const Floats& sums) { stale_ = sums; }
+  const Floats& sums() const { return sum_; }
 
   // The exponentials' rows, one of the vocabulary each, `stride` bytes apart, from where the second pass takes them;
   // null: only sums are wanted.
@@ -140,6 +145,7 @@ class Chunk {
     Floats scale(static_cast<size_t>(pitch_));
     for (int64_t row = 0; row < span_.count; ++row) {
       scale[static_cast<size_t>(row)] = -coefficient[row] / sum_[static_cast<size_t>(row)];
+      if (defect_ == Defect::scaled_twice) scale[static_cast<size_t>(row)] *= coefficient[row];
     }
     hidden_gradient(scale, results.hidden_gradient);
     const int64_t width = padded(linear_.width);
@@ -235,8 +241,15 @@ class Chunk {
     for (size_t row = 0; row < sum_.size(); ++row) {
       others_[row] = 0;
       for (const Worker& worker : workers_) others_[row] += worker.sums[row];
+      if (defect_ == Defect::counted_pad) others_[row] += std::exp(-shift_[row]);
+      if (row < stale_.size()) others_[row] += stale_[row];
       sum_[row] = others_[row] + std::exp(target_logit_[row] - shift_[row]);
     }
+  }
+
+  // The target's element of the gradient by the logits, before it is scaled.
+  float at_target(size_t row) const {
+    return defect_ == Defect::unpatched_target ? sum_[row] - others_[row] : -others_[row];
   }
 
   // The largest logits become the shifts of the rows that need them.
@@ -271,7 +284,8 @@ class Chunk {
       const auto i = static_cast<size_t>(row);
       widen(linear_.weight, linear_.dtype, kept_.target[span_.first + row] * linear_.width, linear_.width,
             weight.data());
-      for (size_t h = 0; h < sum.size(); ++h) sum[h] = scale[i] * (sum[h] - others_[i] * weight[h]);
+      const float target = at_target(i);
+      for (size_t h = 0; h < sum.size(); ++h) sum[h] = scale[i] * (sum[h] + target * weight[h]);
       narrow(sum.data(), linear_.width, linear_.dtype, out, kept_.row[span_.first + row] * linear_.width);
     }
   }
@@ -283,7 +297,7 @@ class Chunk {
       std::memcpy(values, exponentials_ + (first + v) * stride_, row_bytes());
       for (size_t row = 0; row < scale.size(); ++row) values[row] *= scale[row];
     }
-    each_target(worker, first, count, [&](size_t row, float& element) { element = -scale[row] * others_[row]; });
+    each_target(worker, first, count, [&](size_t row, float& element) { element = scale[row] * at_target(row); });
   }
 
   size_t row_bytes() const { return static_cast<size_t>(pitch_) * sizeof(float); }
@@ -293,11 +307,13 @@ class Chunk {
   const Span& span_;
   int64_t pitch_;
   int threads_;
+  Defect defect_;
   Floats hidden_;  // [C, H]
   Floats shift_;
   Floats target_logit_;
   Floats others_;  // sums of exponentials without the target's
   Floats sum_;
+  Floats stale_;
   std::vector<Worker> workers_;
   std::vector<std::pair<int64_t, int64_t>> by_target_;  // target, row of the chunk
   char* exponentials_ = nullptr;
@@ -334,18 +350,25 @@ void linear_loss(const Linear& linear, const LossParameters& loss, const Results
           "linear_loss: the weight's gradient is fp32 or of the weight's dtype");
   const Sequences sequences = sequences_of(linear, loss);
   const Kept kept = find_kept(linear, sequences);
+  std::vector<Span> spans = spans_of(sequences, kept.count(), kept.start.data(), options.chunk_rows, kPad);
+  if (options.defect == Defect::lost_chunk && !spans.empty()) {
+    spans.pop_back();
+    clear(linear, results, 0);
+  }
   clear(linear, results, kept.count());
+  Floats stale;
   Floats log_probability(static_cast<size_t>(kept.count()));
   std::vector<char> space;
   double value = 0;
   bool accumulate = false;
-  for (const Span& span : spans_of(sequences, kept.count(), kept.start.data(), options.chunk_rows, kPad)) {
+  for (const Span& span : spans) {
     Floats coefficient(static_cast<size_t>(span.count));
     if (span.count == 0) {
       value += coefficients(loss, kept, sequences, span, log_probability.data(), coefficient.data());
       continue;
     }
     Chunk chunk(linear, kept, span, options);
+    chunk.start_from(stale);
     const int64_t row_bytes = padded(span.count) * 4;
     const int64_t gradient_bytes = linear.width * size_of(results.weight_dtype);
     if (!accumulate && row_bytes <= gradient_bytes) {
@@ -357,6 +380,7 @@ void linear_loss(const Linear& linear, const LossParameters& loss, const Results
     chunk.log_probabilities(log_probability.data() + span.first);
     value += coefficients(loss, kept, sequences, span, log_probability.data(), coefficient.data());
     chunk.gradients(coefficient.data(), results, accumulate);
+    if (options.defect == Defect::stale_sum) stale = chunk.sums();
     accumulate = true;
   }
   *results.loss = static_cast<float>(value);

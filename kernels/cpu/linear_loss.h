@@ -18,6 +18,7 @@ struct Options {
   int64_t chunk_rows = 256;
   int threads = 0;  // 0: as many as there are processors; fewer where there is little to do
   Unit unit = Unit::best;
+  Defect defect = Defect::none;
 };
 
 bool has(Unit unit);

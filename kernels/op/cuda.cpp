@@ -2,7 +2,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <map>
@@ -11,7 +10,7 @@
 
 #include "kernels/context.h"
 #include "kernels/linear_loss.h"
-#include "kernels/op/pass.h"
+#include "kernels/op/device.h"
 #include "kernels/scale_gradient.h"
 
 namespace regather::kernels::op {
@@ -46,43 +45,36 @@ Tensor workspace_of(size_t bytes, const Tensor& like) {
   return at::empty({static_cast<int64_t>(bytes)}, like.options().dtype(at::kByte));
 }
 
-}  // namespace
-
-void run_on_cuda(const Tensor& hidden, const Linear& linear, const LossParameters& loss, const Results& results,
-                 const How& how) {
-  const c10::DeviceGuard guard(hidden.device());
+void run(const Tensor& on, const Linear& linear, const LossParameters& loss, const Results& results, const How& how) {
+  const c10::DeviceGuard guard(on.device());
   Options options;
   options.deterministic = how.deterministic;
   options.chunk_rows =
-      std::max<int64_t>(1, chunk_rows_within(linear, loss, static_cast<size_t>(std::max<int64_t>(how.workspace, 0))));
-  const Tensor workspace = workspace_of(workspace_bytes(linear, loss, options), hidden);
+      how.chunk_rows > 0
+          ? how.chunk_rows
+          : std::max<int64_t>(
+                1, chunk_rows_within(linear, loss, static_cast<size_t>(std::max<int64_t>(how.workspace, 0))));
+  options.defect = how.defect;
+  const Tensor workspace = workspace_of(workspace_bytes(linear, loss, options), on);
   Shared& shared = Shared::get();
   const std::lock_guard lock(shared.mutex);
-  linear_loss(shared.context(hidden.get_device()), linear, loss, results, options, workspace.data_ptr(),
-              current_stream(hidden.device()));
+  linear_loss(shared.context(on.get_device()), linear, loss, results, options, workspace.data_ptr(),
+              current_stream(on.device()));
 }
 
-namespace {
-
-Tensor of_reference(const Tensor& hidden, const Tensor& weight, const Tensor& targets, const Optional& bias,
-                    int64_t ignore_index) {
-  const c10::DeviceGuard guard(hidden.device());
-  Given given(hidden);
-  const Linear linear = linear_of({hidden, weight, targets, bias, ignore_index}, given);
-  Tensor out = at::empty(targets.sizes(), hidden.options().dtype(at::kFloat));
-  const Tensor workspace = workspace_of(log_probabilities_workspace_bytes(linear), hidden);
+void log_probabilities(const Tensor& on, const Linear& linear, float* out) {
+  const c10::DeviceGuard guard(on.device());
+  const Tensor workspace = workspace_of(log_probabilities_workspace_bytes(linear), on);
   Shared& shared = Shared::get();
   const std::lock_guard lock(shared.mutex);
-  log_probabilities(shared.context(hidden.get_device()), linear, out.data_ptr<float>(), workspace.data_ptr(),
-                    current_stream(hidden.device()));
-  return out;
+  kernels::log_probabilities(shared.context(on.get_device()), linear, out, workspace.data_ptr(),
+                             current_stream(on.device()));
 }
 
-void scale_stash(const Tensor& stash, const Tensor& by) {
+void scale(const Tensor& stash, Dtype dtype, const Tensor& by) {
   const c10::DeviceGuard guard(stash.device());
-  TORCH_CHECK(by.numel() == 1 && by.device() == stash.device(), "regather: the loss's gradient is no scalar");
   const Tensor factor = by.to(at::kFloat);
-  scale_gradient(stash.data_ptr(), stash.numel(), dtype_of(stash, "the gradient"), factor.const_data_ptr<float>(),
+  scale_gradient(stash.data_ptr(), stash.numel(), dtype, factor.const_data_ptr<float>(),
                  current_stream(stash.device()));
 }
 
@@ -95,10 +87,9 @@ bool products_settled(const Tensor& on) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(regather, CUDA, library) {
-  library.impl("linear_log_probabilities", of_reference);
-  library.impl("_scale_stash", scale_stash);
-  library.impl("_products_settled", products_settled);
+const Device& cuda_device() {
+  static constexpr Device device{run, log_probabilities, scale, products_settled};
+  return device;
 }
 
 }  // namespace regather::kernels::op

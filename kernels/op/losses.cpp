@@ -1,12 +1,22 @@
-// The operators beneath autograd, the same on every device but for who runs them.
+#include <ATen/ops/empty.h>
+
+#include <atomic>
+
 #include "kernels/op/pass.h"
 
-#include <ATen/ops/empty.h>
-#include <torch/library.h>
-
 namespace regather::kernels::op {
+namespace {
 
 using at::Tensor;
+
+std::atomic<const Device*> cuda{nullptr};
+
+const Device& kernels_for(const Tensor& tensor) {
+  if (tensor.is_cpu()) return cpu_device();
+  const Device* found = tensor.is_cuda() ? cuda.load() : nullptr;
+  TORCH_CHECK(found != nullptr, "regather: no kernels for ", tensor.device(), " are loaded");
+  return *found;
+}
 
 Dtype dtype_of(const Tensor& tensor, const char* name) {
   switch (tensor.scalar_type()) {
@@ -42,7 +52,9 @@ Linear linear_of(const Head& head, Given& given) {
   return linear;
 }
 
-namespace {
+}  // namespace
+
+void use_cuda(const Device& device) { cuda.store(&device); }
 
 Outputs run(const Head& head, const How& how, Given& given, const LossParameters& loss) {
   const Linear linear = linear_of(head, given);
@@ -59,92 +71,21 @@ Outputs run(const Head& head, const How& how, Given& given, const LossParameters
   results.weight_dtype = how.float_weight_gradient ? Dtype::fp32 : linear.dtype;
   results.bias_gradient = linear.bias != nullptr ? bias_gradient.data_ptr<float>() : nullptr;
   results.log_probabilities = log_probabilities.data_ptr<float>();
-#ifdef REGATHER_OP_CUDA
-  if (head.hidden.is_cuda()) {
-    run_on_cuda(head.hidden, linear, loss, results, how);
-    return {value, hidden_gradient, weight_gradient, bias_gradient, log_probabilities};
-  }
-#endif
-  run_on_cpu(linear, loss, results, how);
+  kernels_for(head.hidden).run(head.hidden, linear, loss, results, how);
   return {value, hidden_gradient, weight_gradient, bias_gradient, log_probabilities};
 }
 
-Outputs sft(const Tensor& hidden, const Tensor& weight, const Tensor& targets, const Optional& bias,
-            int64_t ignore_index, int64_t workspace, bool float_weight_gradient, bool deterministic) {
-  Given given(hidden);
-  return run({hidden, weight, targets, bias, ignore_index}, {workspace, float_weight_gradient, deterministic}, given,
-             Sft{});
+Tensor log_probabilities(const Head& head) {
+  Given given(head.hidden);
+  const Linear linear = linear_of(head, given);
+  Tensor out = at::empty(head.targets.sizes(), head.hidden.options().dtype(at::kFloat));
+  kernels_for(head.hidden).log_probabilities(head.hidden, linear, out.data_ptr<float>());
+  return out;
 }
 
-int64_t sequences_of(const Tensor& targets) {
-  TORCH_CHECK(targets.dim() == 2, "regather: targets ", targets.sizes(), " are not [B, T]");
-  return targets.size(0);
+void scale_stash(const Tensor& stash, const Tensor& by) {
+  TORCH_CHECK(by.numel() == 1 && by.device() == stash.device(), "regather: the loss's gradient is no scalar");
+  kernels_for(stash).scale(stash, dtype_of(stash, "the gradient"), by);
 }
-
-Outputs grpo(const Tensor& hidden, const Tensor& weight, const Tensor& targets, const Tensor& advantages,
-             const Optional& old_log_probabilities, const Optional& reference_log_probabilities, double epsilon_low,
-             double epsilon_high, double beta, const Optional& bias, int64_t ignore_index, int64_t workspace,
-             bool float_weight_gradient, bool deterministic) {
-  const int64_t sequences = sequences_of(targets);
-  Given given(hidden);
-  Grpo loss;
-  loss.length = targets.size(1);
-  loss.advantages = given.pointer<float>(advantages, "advantages", at::kFloat, sequences);
-  loss.old_log_probabilities =
-      given.pointer<float>(old_log_probabilities, "old_log_probabilities", at::kFloat, targets.numel());
-  loss.reference_log_probabilities =
-      given.pointer<float>(reference_log_probabilities, "reference_log_probabilities", at::kFloat, targets.numel());
-  loss.epsilon_low = static_cast<float>(epsilon_low);
-  loss.epsilon_high = static_cast<float>(epsilon_high);
-  loss.beta = static_cast<float>(beta);
-  return run({hidden, weight, targets, bias, ignore_index}, {workspace, float_weight_gradient, deterministic}, given,
-             loss);
-}
-
-Outputs dpo(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
-            const Tensor& reference_log_probabilities, double beta, const Optional& bias, int64_t ignore_index,
-            int64_t workspace, bool float_weight_gradient, bool deterministic) {
-  sequences_of(targets);
-  Given given(hidden);
-  Dpo loss;
-  loss.length = targets.size(1);
-  loss.reference_log_probabilities =
-      given.pointer<float>(reference_log_probabilities, "reference_log_probabilities", at::kFloat, targets.numel());
-  loss.beta = static_cast<float>(beta);
-  return run({hidden, weight, targets, bias, ignore_index}, {workspace, float_weight_gradient, deterministic}, given,
-             loss);
-}
-
-Outputs kto(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
-            const Tensor& reference_log_probabilities, const Tensor& desirable, const Tensor& kl, double beta,
-            const Optional& bias, int64_t ignore_index, int64_t workspace, bool float_weight_gradient,
-            bool deterministic) {
-  const int64_t sequences = sequences_of(targets);
-  Given given(hidden);
-  Kto loss;
-  loss.length = targets.size(1);
-  loss.reference_log_probabilities =
-      given.pointer<float>(reference_log_probabilities, "reference_log_probabilities", at::kFloat, targets.numel());
-  loss.desirable = given.pointer<bool>(desirable, "desirable", at::kBool, sequences);
-  loss.kl = given.pointer<float>(kl, "kl", at::kFloat, 1);
-  loss.beta = static_cast<float>(beta);
-  return run({hidden, weight, targets, bias, ignore_index}, {workspace, float_weight_gradient, deterministic}, given,
-             loss);
-}
-
-void implement(torch::Library& library) {
-  library.impl("_linear_sft", sft);
-  library.impl("_linear_grpo", grpo);
-  library.impl("_linear_dpo", dpo);
-  library.impl("_linear_kto", kto);
-}
-
-}  // namespace
-
-TORCH_LIBRARY_IMPL(regather, CPU, library) { implement(library); }
-
-#ifdef REGATHER_OP_CUDA
-TORCH_LIBRARY_IMPL(regather, CUDA, library) { implement(library); }
-#endif
 
 }  // namespace regather::kernels::op

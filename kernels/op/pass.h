@@ -1,4 +1,5 @@
-// What the operators of all losses share: their arguments checked and turned into pointers, their results allocated.
+// A fused linear loss on tensors, beneath autograd: arguments checked and turned into pointers, results allocated, the
+// device's kernels called.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,14 +8,13 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/op/device.h"
 #include "kernels/op/outputs.h"
 #include "kernels/problem.h"
 
 namespace regather::kernels::op {
 
 using Optional = std::optional<at::Tensor>;
-
-Dtype dtype_of(const at::Tensor& tensor, const char* name);
 
 // A tensor that the kernels read, made dense if it is not; it lives until the call is enqueued, and its memory until
 // the stream has come past it.
@@ -40,7 +40,7 @@ class Given {
   std::vector<at::Tensor> kept_;
 };
 
-// What all losses are given.
+// What all losses are given: hidden [..., H], weight [V, H], targets int64 of hidden's shape less H, bias [V].
 struct Head {
   const at::Tensor& hidden;
   const at::Tensor& weight;
@@ -49,20 +49,15 @@ struct Head {
   int64_t ignore_index;
 
   int64_t tokens() const { return targets.numel(); }
-  int64_t length() const { return hidden.size(-2); }
 };
 
-struct How {
-  int64_t workspace;
-  bool float_weight_gradient;
-  bool deterministic;
-};
+// Loss, gradients and log-probabilities. `loss` points into `given`, or to what else lives as long.
+Outputs run(const Head& head, const How& how, Given& given, const LossParameters& loss);
 
-Linear linear_of(const Head& head, Given& given);
+// log p(target) of each row in float32, of targets' shape, 0 where masked: what losses are given of a reference model.
+at::Tensor log_probabilities(const Head& head);
 
-// What a device does with it.
-void run_on_cpu(const Linear& linear, const LossParameters& loss, const Results& results, const How& how);
-void run_on_cuda(const at::Tensor& hidden, const Linear& linear, const LossParameters& loss, const Results& results,
-                 const How& how);
+// stash *= by, in place.
+void scale_stash(const at::Tensor& stash, const at::Tensor& by);
 
 }  // namespace regather::kernels::op

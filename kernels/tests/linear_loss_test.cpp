@@ -89,6 +89,29 @@ TEST(LinearLoss, EachLossAgreesWithDoublePrecision) {
   }
 }
 
+TEST(LinearLoss, EachSeededFaultShows) {
+  for (const LossName loss : kLosses) {
+    for (const bool plain : {false, true}) {
+      for (const Defect defect : {Defect::lost_chunk, Defect::counted_pad, Defect::unpatched_target,
+                                  Defect::scaled_twice, Defect::stale_sum}) {
+        ProblemOptions options = sized(loss, 8, 10, 32, 40);
+        options.weight_dtype = Dtype::fp32;
+        options.options.chunk_rows = 32;
+        options.options.plain = plain;
+        options.options.defect = defect;
+        Problem problem(options);
+        problem.poison();
+        problem.run(context());
+        const Errors found = errors(problem, reference(problem.linear(), options.loss, problem.parameters()));
+        const std::string text = std::string(name_of(loss)) + (plain ? " plain " : " ") +
+                                 std::to_string(static_cast<int>(defect)) + ": " + print(found);
+        EXPECT_GT(found.hidden, 0.01) << text;
+        EXPECT_GT(found.weight, 0.01) << text;
+      }
+    }
+  }
+}
+
 TEST(LinearLoss, RandomShapes) {
   const char* count = std::getenv("REGATHER_RANDOM_SHAPES");
   std::mt19937_64 random(20);

@@ -9,8 +9,8 @@
 namespace regather::loss {
 
 // Mean over valid targets of -log softmax(hidden weight^T + bias)[target].
-// hidden [N, H]; weight [V, H]; bias [V] or undefined; targets [N] int64, kIgnore where masked. Scalar, hidden's dtype,
-// float32 at least. The weight must be whole when this is called; its dense gradient [V, H] arrives in backward.
+// hidden [N, H]; weight [V, H]; bias [V] or undefined; targets [N] int64, kIgnore where masked. Scalar,
+// float32. The weight must be whole when this is called; its dense gradient [V, H] arrives in backward.
 at::Tensor fused_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
                                       const at::Tensor& targets, int64_t chunk_rows);
 

@@ -1,14 +1,12 @@
 #include "loss/fused_linear.h"
 
-#include <ATen/ops/cat.h>
-#include <ATen/ops/log_softmax.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "case/fault.h"
 #include "loss/batch.h"
@@ -18,51 +16,27 @@ namespace {
 
 using at::Tensor;
 using torch::autograd::AutogradContext;
+namespace op = kernels::op;
 
-// One chunk through the head.
-struct Scored {
-  Tensor index;              // [N, 1], 0 where masked
-  Tensor mask;               // [N]
-  Tensor all;                // [N, V] log softmax
-  Tensor log_probabilities;  // [N] of the targets, 0 where masked
-};
-
-Scored score(const Tensor& states, const HeadParameters& head, const Tensor& targets) {
-  Scored scored;
-  scored.mask = targets.ne(kIgnore);
-  scored.index = at::where(scored.mask, targets, at::zeros_like(targets)).unsqueeze(1);
-  Tensor logits = at::matmul(states, head.weight.t());
-  if (head.bias.defined()) logits = logits + head.bias;
-  scored.all = at::log_softmax(logits, -1, at::promote_types(logits.scalar_type(), at::kFloat));
-  scored.log_probabilities = scored.all.gather(1, scored.index).squeeze(1) * scored.mask;
-  return scored;
+kernels::Defect seeded_defect() {
+  switch (seeded_fault()) {
+    case Fault::lose_last_chunk:
+      return kernels::Defect::lost_chunk;
+    case Fault::count_pad:
+      return kernels::Defect::counted_pad;
+    case Fault::leave_target:
+      return kernels::Defect::unpatched_target;
+    case Fault::scale_rows_twice:
+      return kernels::Defect::scaled_twice;
+    case Fault::keep_sum:
+      return kernels::Defect::stale_sum;
+    default:
+      return kernels::Defect::none;
+  }
 }
 
-// What one pass over the chunks leaves; undefined where no gradient is asked for.
-struct Stash {
-  Tensor loss;
-  Tensor hidden;
-  Tensor weight;
-  Tensor bias;
-};
-
-// d log-probability / d logits = onehot - softmax, zero at masked rows.
-void add_gradients(Stash& stash, const Scored& scored, const Tensor& by_log_probability, const Tensor& states,
-                   const Tensor& weight, const Chunk& chunk) {
-  const Tensor scale = (by_log_probability * scored.mask).unsqueeze(1);
-  Tensor gradient = scored.all.exp() * -scale;
-  gradient.scatter_add_(1, scored.index, scale);
-  gradient = gradient.to(states.scalar_type());
-  if (stash.hidden.defined()) {
-    const Tensor rows = at::matmul(gradient, weight);
-    int64_t done = 0;
-    for (const auto& [start, count] : chunk) {
-      stash.hidden.narrow(0, start, count).copy_(rows.narrow(0, done, count));
-      done += count;
-    }
-  }
-  if (stash.weight.defined()) stash.weight.addmm_(gradient.t(), states);
-  if (stash.bias.defined()) stash.bias.add_(gradient.sum(0));
+bool is_plain(const Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.has_storage() && !tensor.key_set().has(c10::DispatchKey::Fake);
 }
 
 void swap_rows(const Tensor& gradient) {
@@ -79,26 +53,19 @@ struct Operator : torch::autograd::Function<Operator> {
   static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& weight,
                         const std::optional<Tensor>& bias, const std::optional<Tensor>&, const std::optional<Tensor>&,
                         const FusedLinear* problem) {
-    const HeadParameters head{weight, bias.value_or(Tensor())};
-    Stash stash;
-    stash.loss =
-        at::zeros({}, hidden.options().requires_grad(false).dtype(at::promote_types(hidden.scalar_type(), at::kFloat)));
-    if (hidden.requires_grad()) stash.hidden = at::zeros_like(hidden);
-    if (weight.requires_grad()) stash.weight = at::zeros_like(weight);
-    if (head.bias.defined() && head.bias.requires_grad()) stash.bias = at::zeros_like(head.bias);
-
-    const size_t end = problem->chunks.size() - (fault_is(Fault::lose_last_chunk) ? 1 : 0);
-    for (size_t i = 0; i < end; ++i) {
-      const Chunk& chunk = problem->chunks[i];
-      const Tensor states = take(hidden, chunk);
-      const Scored scored = score(states, head, take(problem->targets, chunk));
-      const ChunkValue value = problem->loss(scored.log_probabilities, i);
-      stash.loss += value.loss;
-      add_gradients(stash, scored, value.gradient, states, weight, chunk);
-    }
-    if (fault_is(Fault::swap_gradients) && stash.weight.defined()) swap_rows(stash.weight);
-    context->save_for_backward({stash.hidden, stash.weight, stash.bias});
-    return stash.loss;
+    op::Given given(hidden);
+    op::How how;
+    how.chunk_rows = problem->chunk_rows;
+    how.defect = seeded_defect();
+    auto [loss, by_hidden, by_weight, by_bias, log_probabilities] =
+        op::run({hidden, weight, problem->targets, bias, kIgnore}, how, given, problem->loss(given));
+    if (fault_is(Fault::swap_gradients)) swap_rows(by_weight);
+    const auto wanted = [](const Tensor& input, Tensor gradient) {
+      return input.requires_grad() ? std::move(gradient) : Tensor();
+    };
+    context->save_for_backward({wanted(hidden, by_hidden), wanted(weight, by_weight),
+                                bias ? wanted(*bias, by_bias.to(bias->scalar_type())) : Tensor()});
+    return loss;
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, torch::autograd::variable_list gradients) {
@@ -122,14 +89,19 @@ HeadParameters HeadParameters::of(const std::vector<Tensor>& defined) {
 
 HeadParameters read_head(model::Linear& head) { return {head.weight(), head.bias()}; }
 
-Tensor take(const Tensor& rows, const Chunk& chunk) {
-  std::vector<Tensor> parts;
-  for (const auto& [start, count] : chunk) parts.push_back(rows.narrow(0, start, count));
-  return parts.size() == 1 ? parts[0] : at::cat(parts);
+void check_product(const Tensor& states, const HeadParameters& head, int64_t rows) {
+  const bool plain = is_plain(states) && is_plain(head.weight) && head.weight.dim() == 2 &&
+                     head.weight.size(1) == states.size(1) && head.weight.scalar_type() == states.scalar_type() &&
+                     (!head.bias.defined() || is_plain(head.bias));
+  if (plain) return;
+  const at::NoGradGuard no_grad;
+  Tensor logits = at::matmul(states.narrow(0, 0, std::min(rows, states.size(0))), head.weight.t());
+  if (head.bias.defined()) logits = logits + head.bias;
 }
 
 Tensor row_log_probabilities(const Tensor& states, const HeadParameters& head, const Tensor& targets) {
-  return score(states, head, targets).log_probabilities;
+  const at::NoGradGuard no_grad;
+  return op::log_probabilities({states, head.weight, targets, optional(head.bias), kIgnore});
 }
 
 Tensor fused_linear(const Tensor& hidden, const HeadParameters& head, const FusedLinear& problem,

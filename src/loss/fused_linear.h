@@ -1,16 +1,15 @@
-// The pass that the fused linear losses share (Liger's contract, chunked_loss in liger-kernel 0.8.5): logits exist one
-// chunk of rows at a time, a loss turns the chunk's log-probabilities into its share of the value and of the gradient,
-// and the gradients of hidden states, weight and bias are accumulated in forward and stashed; backward only scales
-// them.
+// The pass that the fused linear losses share (Liger's contract, chunked_loss in liger-kernel 0.8.5): the kernels
+// compute logits one chunk of rows at a time, the loss, and the gradients of hidden states, weight and bias, all in
+// forward; the gradients are stashed, and backward only scales them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
-#include <utility>
 #include <vector>
 
+#include "kernels/op/pass.h"
 #include "loss/policy.h"
 #include "model/layers.h"
 
@@ -34,29 +33,24 @@ struct HeadInput {
   HeadScope& scope;
 };
 
-// Rows of one chunk: spans (first row, number of rows), in order.
-using Chunk = std::vector<std::pair<int64_t, int64_t>>;
-at::Tensor take(const at::Tensor& rows, const Chunk& chunk);
+struct FusedLinear {
+  at::Tensor targets;  // [N] int64, kIgnore where masked
+  int64_t chunk_rows;  // of a chunk at most; whole sequences (dpo: pairs) of dpo and kto are never split
+  // The loss, which points into tensors that `given` keeps or that outlive the call.
+  std::function<kernels::LossParameters(kernels::op::Given& given)> loss;
+};
 
-// log softmax(states weight^T + bias)[target], 0 where the target is kIgnore. states [N, H], targets [N] int64 -> [N],
-// float32 at least. The weight must be whole.
+// log softmax(states weight^T + bias)[target], 0 where the target is kIgnore, of a reference model: no gradient.
+// states [N, H], targets [N] int64 -> [N] float32. Operands as for fused_linear.
 at::Tensor row_log_probabilities(const at::Tensor& states, const HeadParameters& head, const at::Tensor& targets);
 
-struct ChunkValue {
-  at::Tensor loss;      // scalar: the chunk's share
-  at::Tensor gradient;  // of the loss by the chunk's log-probabilities, of their shape
-};
+// The kernels take plain, whole operands of one dtype. Others meet torch's product of the first chunk's `rows`, which
+// upstream computes too, and fail as it does there: an emptied weight by its size, a sharded one by its type.
+void check_product(const at::Tensor& states, const HeadParameters& head, int64_t rows);
 
-struct FusedLinear {
-  at::Tensor targets;         // [N] int64, kIgnore where masked
-  std::vector<Chunk> chunks;  // each row in one of them
-  // From the log-probabilities [rows of the chunk] of chunk number `chunk`.
-  std::function<ChunkValue(const at::Tensor& log_probabilities, size_t chunk)> loss;
-};
-
-// Scalar of hidden's dtype, float32 at least. hidden [N, H]. `without_gradient`: tensors that are inputs of the
-// operator though nothing flows to them (a reference model's head, as upstream passes it): when one of them requires
-// grad, the result carries a graph even if hidden and head do not.
+// Scalar, float32. hidden [N, H] of bfloat16, float16 or float32; operands have passed check_product.
+// `without_gradient`: tensors that are inputs of the operator though nothing flows to them (a reference model's head,
+// as upstream passes it): when one of them requires grad, the result carries a graph even if hidden and head do not.
 at::Tensor fused_linear(const at::Tensor& hidden, const HeadParameters& head, const FusedLinear& problem,
                         const HeadParameters& without_gradient = {});
 

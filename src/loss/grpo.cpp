@@ -1,8 +1,6 @@
 #include "loss/grpo.h"
 
 #include <ATen/ops/minimum.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "loss/tokens.h"
 
@@ -25,32 +23,27 @@ Tensor grpo_eager(const Tensor& logits, const Batch& batch) {
 Tensor grpo_fused(const HeadInput& policy, const Batch& batch) {
   const int64_t sequences = batch.labels.size(0);
   const int64_t length = batch.labels.size(1) - 1;
-  const Tensor hidden = predicting(policy.hidden).reshape({-1, policy.hidden.size(-1)});
-  FusedLinear problem;
-  problem.targets = predicted(batch.labels).reshape({-1});
-  for (int64_t sequence = 0; sequence < sequences; ++sequence) problem.chunks.push_back({{sequence * length, length}});
-  const Tensor masks = predicted(batch.labels).ne(kIgnore);
-
-  problem.loss = [&](const Tensor& log_probabilities, size_t chunk) {
-    const auto sequence = static_cast<int64_t>(chunk);
-    const auto dtype = log_probabilities.scalar_type();
-    const Tensor mask = masks[sequence].to(dtype);
-    const double advantage = batch.advantages[sequence].item<double>();
-    const Tensor ratio = (log_probabilities - batch.old_log_probabilities[sequence].to(dtype)).exp();
-    const Tensor clipped = ratio.clamp(1 - kGrpoEpsilon, 1 + kGrpoEpsilon);
-    const Tensor raw_gain = ratio * advantage;
-    const Tensor clipped_gain = clipped * advantage;
-    // Where the clip decides, the gain does not depend on the policy.
-    const Tensor decides = clipped_gain.lt(raw_gain);
-    const Tensor distance = batch.reference_log_probabilities[sequence].to(dtype) - log_probabilities;
-    const Tensor share = mask / (mask.sum().clamp_min(1) * static_cast<double>(sequences));
-    const Tensor tokens = kGrpoBeta * (distance.exp() - distance - 1) - at::where(decides, clipped_gain, raw_gain);
-    const Tensor slope = kGrpoBeta * (1 - distance.exp()) - at::where(decides, at::zeros_like(raw_gain), raw_gain);
-    return ChunkValue{(tokens * share).sum(), slope * share};
+  const Tensor hidden = predicting_rows(policy.hidden);
+  const auto loss = [&](kernels::op::Given& given) {
+    const auto floats = [&](const Tensor& values, const char* name, int64_t count) {
+      return given.pointer<float>(values.to(at::kFloat), name, at::kFloat, count);
+    };
+    return kernels::Grpo{
+        .length = length,
+        .advantages = floats(batch.advantages, "advantages", sequences),
+        .old_log_probabilities = floats(batch.old_log_probabilities, "old_log_probabilities", sequences * length),
+        .reference_log_probabilities =
+            floats(batch.reference_log_probabilities, "reference_log_probabilities", sequences * length),
+        .epsilon_low = kGrpoEpsilon,
+        .epsilon_high = kGrpoEpsilon,
+        .beta = kGrpoBeta};
   };
+  const FusedLinear problem{predicted_rows(batch.labels), length, loss};
   const HeadParameters head = read_head(policy.head);
   return policy.scope.around(head.defined(), [&](const std::vector<Tensor>& parameters) {
-    return fused_linear(hidden, HeadParameters::of(parameters), problem);
+    const HeadParameters used = HeadParameters::of(parameters);
+    check_product(hidden, used, length);
+    return fused_linear(hidden, used, problem);
   });
 }
 

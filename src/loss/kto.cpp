@@ -24,17 +24,15 @@ Tensor kto_eager(const Tensor& policy, const Tensor& reference, const Tensor& de
 
 Tensor kto_fused(const HeadInput& policy, const HeadInput& reference, const Tensor& labels, const Tensor& desirable,
                  const Tensor& kl) {
-  const int64_t sequences = labels.size(0);
-  std::vector<std::vector<int64_t>> chunks;
-  for (int64_t sequence = 0; sequence < sequences; ++sequence) chunks.push_back({sequence});
-  return fused_preference(
-      policy, reference, labels, chunks, [&](const Tensor& ours, const Tensor& theirs, size_t sequence) {
-        const double sign = desirable[static_cast<int64_t>(sequence)].item<bool>() ? 1.0 : -1.0;
-        const Tensor utility = at::sigmoid((ours - theirs - kl) * (sign * kKtoBeta));
-        // sigmoid' = sigmoid (1 - sigmoid)
-        const double scale = 1.0 / static_cast<double>(sequences);
-        return ChunkValue{(1 - utility).sum() * scale, utility * (1 - utility) * (-sign * kKtoBeta * scale)};
-      });
+  const Tensor kl_value = kl.to(at::kFloat);
+  const auto loss = [&](int64_t length, const float* theirs, kernels::op::Given& given) {
+    return kernels::Kto{.length = length,
+                        .reference_log_probabilities = theirs,
+                        .desirable = given.pointer<bool>(desirable, "desirable", at::kBool, labels.size(0)),
+                        .kl = given.pointer<float>(kl_value, "kl", at::kFloat, 1),
+                        .beta = kKtoBeta};
+  };
+  return fused_preference(policy, reference, labels, 1, loss);
 }
 
 }  // namespace regather::loss

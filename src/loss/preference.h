@@ -4,20 +4,20 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "loss/fused_linear.h"
 
 namespace regather::loss {
 
-// From the sums over the chunk's sequences, policy and reference [sequences of the chunk] each: the chunk's share of
-// the loss and its gradient by the policy's sums.
-using PreferenceValue = std::function<ChunkValue(const at::Tensor& policy, const at::Tensor& reference, size_t chunk)>;
+// The loss of sequences of `length` rows each, with the reference's log-probabilities [N].
+using PreferenceLoss =
+    std::function<kernels::LossParameters(int64_t length, const float* reference, kernels::op::Given& given)>;
 
-// hidden [B, T, H] of both, labels [B, T]; `sequences` says which sequences each chunk holds. The policy's product
-// comes first, then the reference's, chunk by chunk, as upstream. Scalar.
+// hidden [B, T, H] of both, labels [B, T]; a chunk holds `together` sequences. The policy's product comes first, then
+// the reference's, as upstream. Scalar.
 at::Tensor fused_preference(const HeadInput& policy, const HeadInput& reference, const at::Tensor& labels,
-                            const std::vector<std::vector<int64_t>>& sequences, const PreferenceValue& value);
+                            int64_t together, const PreferenceLoss& loss);
 
 }  // namespace regather::loss

@@ -14,17 +14,8 @@
 #include "loss/tokens.h"
 
 namespace regather::loss {
-namespace {
 
 using at::Tensor;
-
-// [B, T, C] -> [B * (T - 1), C]
-Tensor predicting_rows(const Tensor& states) { return predicting(states).reshape({-1, states.size(-1)}); }
-
-// [B, T] -> [B * (T - 1)]
-Tensor predicted_rows(const Tensor& labels) { return predicted(labels).reshape({-1}); }
-
-}  // namespace
 
 Tensor sft_eager(const Tensor& logits, const Tensor& labels) {
   return at::cross_entropy_loss(predicting_rows(logits), predicted_rows(labels), {}, at::Reduction::Mean, kIgnore);

@@ -18,6 +18,10 @@ Tensor predicted(const Tensor& labels) {
   return fault_is(Fault::skip_mask) ? targets.clamp_min(0) : targets;
 }
 
+Tensor predicting_rows(const Tensor& states) { return predicting(states).reshape({-1, states.size(-1)}); }
+
+Tensor predicted_rows(const Tensor& labels) { return predicted(labels).reshape({-1}); }
+
 Tensor token_log_probabilities(const Tensor& logits, const Tensor& labels) {
   const Tensor targets = predicted(labels);
   const Tensor mask = targets.ne(kIgnore);

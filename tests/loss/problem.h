@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/saved_hooks.h"
+#include "case/fault.h"
 #include "loss/batch.h"
 #include "loss/fused_linear.h"
 
@@ -18,7 +19,7 @@ namespace regather::loss {
 using at::Tensor;
 
 struct Problem {
-  explicit Problem(bool with_bias, at::ScalarType dtype = at::kDouble)
+  explicit Problem(bool with_bias, at::ScalarType dtype = at::kFloat)
       : head(8, 32, with_bias), reference_head(8, 32, with_bias) {
     autograd::install_engine();
     for (model::Linear* linear : {&head, &reference_head}) {
@@ -57,6 +58,16 @@ struct Problem {
   Tensor reference_hidden;
   Tensor labels = at::randint(0, 32, {4, 11}, at::kLong);
 };
+
+// Between float32 by the kernels and float32 from the formula.
+constexpr double kClose = 3e-6;
+// A fault of the loss shows by more than this.
+constexpr double kFar = 1e-4;
+
+// What breaks a fused loss.
+inline constexpr Fault kLossFaults[] = {Fault::lose_last_chunk,  Fault::count_pad, Fault::leave_target,
+                                        Fault::scale_rows_twice, Fault::keep_sum,  Fault::swap_gradients,
+                                        Fault::skip_mask};
 
 // The largest relative distance; 1 when something is missing.
 inline double worst(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {

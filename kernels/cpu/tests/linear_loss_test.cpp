@@ -146,6 +146,23 @@ TEST_P(CpuLinearLoss, TinyVocabularyAndOneTokenRows) {
   }
 }
 
+TEST_P(CpuLinearLoss, EachSeededFaultShows) {
+  for (const LossName loss : kLosses) {
+    const ProblemOptions given{loss, 8, 10, 32, 40};
+    Problem problem(given);
+    options_.chunk_rows = 32;
+    for (const Defect defect :
+         {Defect::lost_chunk, Defect::counted_pad, Defect::unpatched_target, Defect::scaled_twice, Defect::stale_sum}) {
+      options_.defect = defect;
+      const Errors found = problem.run(options_);
+      EXPECT_GT(found.hidden, 1e-3) << name_of(loss) << ' ' << static_cast<int>(defect) << ": " << print(found);
+      EXPECT_GT(found.weight, 1e-3) << name_of(loss) << ' ' << static_cast<int>(defect) << ": " << print(found);
+    }
+    options_.defect = Defect::none;
+    expect_right(problem, given, options_, name_of(loss));
+  }
+}
+
 TEST_P(CpuLinearLoss, SameBitsEachTime) {
   const ProblemOptions given{LossName::grpo, 4, 50, 128, 2000};
   Problem problem(given);
