@@ -30,8 +30,8 @@ constexpr size_t kTold = 10;  // deaths on standard error
 
 // Of the selection and of all that changes what a case does: lines under one hash belong together.
 std::string hash_of(const Plan& plan, const Request& r, const std::string& stack) {
-  return stable_hash(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", plan.fingerprint, REGATHER_VERSION, r.device,
-                                 r.launcher, r.model, r.seed, r.fault, stack));
+  return stable_hash(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", plan.fingerprint, REGATHER_VERSION, r.device,
+                                 r.launcher, r.transport, r.model, r.seed, r.fault, stack));
 }
 
 std::vector<size_t> execution_order(const std::vector<Case>& cases, const RunOptions& options) {

@@ -77,15 +77,33 @@ matrix::RunOptions RunText::parse() const {
   parsed.selection = selection.parse();
   if (stack != "reference") {
     use_stack(parsed);
-  } else if (request.device != "cpu") {
-    throw UsageError(fmt::format("--device '{}': the reference runtime runs on cpu; expected cpu", request.device));
   }
   use_launcher(parsed);
+  use_device(request);
   parse_fault(request.fault);
   request.model = model_folder(request.model);
   parsed.lines = format == "jsonl";
   parsed.rules = rules.parse();
   return parsed;
+}
+
+void RunText::use_device(matrix::Request& request) const {
+  if (request.device != "cpu" && request.device != "cuda") {
+    throw UsageError(fmt::format("--device '{}': expected cpu or cuda", request.device));
+  }
+  if (transport != "auto" && transport != "gloo" && transport != "nccl") {
+    throw UsageError(fmt::format("--transport '{}': expected auto, gloo or nccl", transport));
+  }
+  if (transport == "nccl" && (request.device == "cpu" || stack != "reference")) {
+    throw UsageError("--transport nccl: for the reference runtime on --device cuda; expected gloo");
+  }
+  if (stack != "reference" || request.device == "cpu") return;
+  if (request.launcher != "torchrun") {
+    throw UsageError(
+        "--device cuda: each rank is a process of its own, which a launcher starts: run this under torchrun "
+        "(--nproc-per-node 2), srun or mpirun, or leave --device out");
+  }
+  request.transport = transport == "gloo" ? "gloo" : "nccl";
 }
 
 // Ranks of this host, or those that torchrun, srun or mpirun have started.
@@ -120,9 +138,6 @@ void RunText::use_stack(matrix::RunOptions& parsed) const {
         fmt::format("--launcher '{}': the ranks of a Python environment are processes of its worker; leave "
                     "the option out",
                     launcher));
-  }
-  if (request.device != "cpu" && request.device != "cuda") {
-    throw UsageError(fmt::format("--device '{}': expected cpu or cuda", request.device));
   }
   parsed.runner.stack = matrix::parse_stack(stack);
   if (!jobs_given) parsed.runner.jobs = 1;
@@ -172,7 +187,10 @@ void add_run(CLI::App& command, RunText& text) {
   command.add_flag("--shuffle", options.shuffle, "Run in an order drawn from --seed");
   command.add_flag("-x,--exitfirst", options.stop_at_red, "Stop at the first red case");
   command.add_flag("--dry-run", options.dry_run, "Print the ids that would run");
-  command.add_option("--device", request.device, "Where cases run: cpu; on a Python stack cuda too")
+  command.add_option("--device", request.device, "Where cases run: cpu or cuda")->capture_default_str();
+  command
+      .add_option("--transport", text.transport,
+                  "What ranks that a launcher started talk over: gloo or nccl; auto: nccl on cuda, gloo on cpu")
       ->capture_default_str();
   command
       .add_option("--launcher", text.launcher,

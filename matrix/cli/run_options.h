@@ -35,6 +35,7 @@ struct RunText {
   matrix::RunOptions options;
   std::string launcher = "auto";
   std::string stack = "reference";
+  std::string transport = "auto";
   std::string format = "text";
   bool jobs_given = false;
   bool timeout_given = false;
@@ -44,6 +45,7 @@ struct RunText {
  private:
   void use_stack(matrix::RunOptions& parsed) const;
   void use_launcher(matrix::RunOptions& parsed) const;
+  void use_device(matrix::Request& request) const;
 };
 
 // Workers at a time unless the user says otherwise: the cores, at most two.

@@ -10,6 +10,7 @@ std::string print_request(const Request& r) {
   using Json = nlohmann::ordered_json;
   const Json json{{"id", r.id},
                   {"device", r.device},
+                  {"transport", r.transport},
                   {"launcher", r.launcher},
                   {"attempt", r.attempt},
                   {"model", r.model.empty() ? Json(nullptr) : Json(r.model)},
@@ -27,6 +28,7 @@ Request parse_request(std::string_view line) {
     Request r;
     json.at("id").get_to(r.id);
     json.at("device").get_to(r.device);
+    json.at("transport").get_to(r.transport);
     json.at("launcher").get_to(r.launcher);
     json.at("attempt").get_to(r.attempt);
     if (!json.at("model").is_null()) json.at("model").get_to(r.model);

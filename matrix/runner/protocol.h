@@ -18,6 +18,7 @@ namespace regather::matrix {
 struct Request {
   std::string id;
   std::string device = "cpu";
+  std::string transport = "gloo";    // or "nccl", of ranks that a launcher started
   std::string launcher = "threads";  // or "processes", or "torchrun" to a worker that leads others
   int attempt = 1;                   // how many times this case has been started, this one counted
   std::string model;                 // a Hugging Face directory; empty: the card model

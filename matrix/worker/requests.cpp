@@ -24,6 +24,8 @@ train::RunOptions options_of(const nlohmann::json& request) {
   train::RunOptions options;
   if (request.value("launcher", "threads") == "processes") options.launcher = train::Launcher::processes;
   if (request.contains("model") && request["model"].is_string()) options.model = request["model"].get<std::string>();
+  options.cuda = request.value("device", "cpu") == "cuda";
+  options.nccl = request.value("transport", "gloo") == "nccl";
   options.seed = request.value("seed", uint64_t{1});
   options.locate = request.value("locate", false);
   // A rank that waits gives up, and says for whom it waited, before the runner's own limit kills the worker.

@@ -6,13 +6,22 @@
 #include <string>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "comm/world.h"
 
 namespace regather::comm {
 
+// A backend of one rank of `size`, whose waits end after the deadline; ranks of one case meet in `store`.
+using MakeTransport = c10::intrusive_ptr<c10d::Backend> (*)(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                            int size, std::chrono::milliseconds deadline);
+
 struct LaunchOptions {
   int world = 2;
   std::chrono::milliseconds deadline{30000};  // for each wait on other ranks
+  // Of ranks that a Rendezvous brings together: where their tensors are, and their transport, by default gloo.
+  at::Device device = at::kCPU;
+  MakeTransport transport = nullptr;
 };
 
 // What a rank's function left behind. A rank whose collective failed because another rank left or threw first is

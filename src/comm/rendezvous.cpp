@@ -85,9 +85,17 @@ RankEnd Rendezvous::run_rank_of(const std::string& meeting, int rank, const Laun
     at::set_num_threads(1);
     auto store = c10::make_intrusive<c10d::PrefixStore>(meeting, store_->clone());
     store->setTimeout(options.deadline);
-    World world =
-        make_world(make_gloo(store, rank, options.world, options.deadline, address_), c10d::ProcessGroup::GLOO);
-    return run_rank(world, function);
+    if (options.transport == nullptr) {
+      World world = make_world(make_gloo(store, rank, options.world, options.deadline, address_),
+                               c10d::ProcessGroup::GLOO, options.device);
+      return run_rank(world, function);
+    }
+    const auto transport = options.transport(store, rank, options.world, options.deadline);
+    World world = make_world(transport, c10d::ProcessGroup::CUSTOM, options.device);
+    RankEnd end = run_rank(world, function);
+    // What ranks that part without a word leave to be done is no longer wanted.
+    end.error_type.empty() ? transport->shutdown() : transport->abort();
+    return end;
   } catch (...) {
     return end_of_current_exception();
   }

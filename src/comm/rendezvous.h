@@ -32,7 +32,7 @@ class Rendezvous {
   // Adds and returns the sum; a key that nobody has counted starts at 0.
   int64_t count(const std::string& key, int64_t more);
 
-  // Runs the function as rank `rank` of `options.world` over gloo, with those who name the same meeting. gloo listens
+  // Runs the function as rank `rank` of `options.world`, with those who name the same meeting. gloo listens
   // on the address from which this host reaches the store, or on the interface GLOO_SOCKET_IFNAME.
   RankEnd run_rank_of(const std::string& meeting, int rank, const LaunchOptions& options, const RankFunction& function);
 

@@ -13,29 +13,34 @@
 namespace regather::comm {
 namespace {
 
-Observed* observed(c10d::ProcessGroup& group) {
-  auto* backend = dynamic_cast<Observed*>(group.getBackend(c10::DeviceType::CPU).get());
+Observed* observed(c10d::ProcessGroup& group, at::Device device) {
+  auto* backend = dynamic_cast<Observed*>(group.getBackend(device.type()).get());
   REGATHER_CHECK(backend != nullptr, "comm",
-                 "the group's backend for CPU tensors is not observed: build it with make_world()");
+                 "the group's backend for tensors on {} is not observed: build it with make_world()", device.str());
   return backend;
 }
 
 }  // namespace
 
 World::World(int rank, int size, c10::intrusive_ptr<c10d::ProcessGroup> group,
-             std::shared_ptr<std::map<std::string, CollectiveCount>> counts)
-    : rank_(rank), size_(size), group_(std::move(group)), backend_(observed(*group_)), counts_(std::move(counts)) {}
+             std::shared_ptr<std::map<std::string, CollectiveCount>> counts, at::Device device)
+    : rank_(rank),
+      size_(size),
+      group_(std::move(group)),
+      backend_(observed(*group_, device)),
+      counts_(std::move(counts)),
+      device_(device) {}
 
-World make_world(c10::intrusive_ptr<c10d::Backend> transport, c10d::ProcessGroup::BackendType type) {
+World make_world(c10::intrusive_ptr<c10d::Backend> transport, c10d::ProcessGroup::BackendType type, at::Device device) {
   const int rank = transport->getRank();
   const int size = transport->getSize();
   auto counts = std::make_shared<std::map<std::string, CollectiveCount>>();
   auto group = c10::make_intrusive<c10d::ProcessGroup>(rank, size);
   group->setDefaultBackend(type);
-  group->setBackend(c10::DeviceType::CPU, type, c10::make_intrusive<Observed>(std::move(transport), counts));
+  group->setBackend(device.type(), type, c10::make_intrusive<Observed>(std::move(transport), counts));
   group->setGroupName("world");
   group->setGroupDesc("every rank");
-  return World(rank, size, std::move(group), std::move(counts));
+  return World(rank, size, std::move(group), std::move(counts), device);
 }
 
 // The backend is called straight: the dispatcher adds nothing here, and ProcessGroup::barrier() goes through a static
@@ -72,12 +77,19 @@ Work World::broadcast(at::Tensor& tensor, int root) {
 
 void World::barrier() { backend_->barrier({})->wait(); }
 
+// By rank; both on the CPU.
+at::Tensor World::gather_for_check(const at::Tensor& mine) {
+  at::Tensor input = mine.to(device_);
+  at::Tensor output = at::empty({mine.numel() * size_}, input.options());
+  backend_->check_gather(output, input)->wait();
+  return output.cpu();
+}
+
 std::vector<int64_t> World::all_gather_int(int64_t mine) {
   at::Tensor input = at::empty({1}, at::kLong);
-  at::Tensor output = at::empty({size_}, at::kLong);
   *input.mutable_data_ptr<int64_t>() = mine;
-  backend_->check_gather(output, input)->wait();
-  const int64_t* values = output.const_data_ptr<int64_t>();
+  const at::Tensor all = gather_for_check(input);
+  const int64_t* values = all.const_data_ptr<int64_t>();
   return {values, values + size_};
 }
 
@@ -87,10 +99,9 @@ std::vector<std::string> World::all_gather_text(const std::string& mine) {
   std::vector<std::string> texts(lengths.size());
   if (longest == 0) return texts;
   at::Tensor input = at::zeros({longest}, at::kByte);
-  at::Tensor output = at::empty({longest * size_}, at::kByte);
   std::memcpy(input.mutable_data_ptr(), mine.data(), mine.size());
-  backend_->check_gather(output, input)->wait();
-  const char* bytes = static_cast<const char*>(output.const_data_ptr());
+  const at::Tensor all = gather_for_check(input);
+  const char* bytes = static_cast<const char*>(all.const_data_ptr());
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     texts[rank].assign(bytes + static_cast<int64_t>(rank) * longest, static_cast<size_t>(lengths[rank]));
   }

@@ -25,10 +25,10 @@ struct CollectiveCount {
 
 class World {
  public:
-  // `group` carries one backend for CPU tensors, an Observed, that counts into `counts` (see observed.h). Throws Error
-  // when it does not. A World belongs to its rank's thread.
+  // `group` carries a backend for tensors on `device`, an Observed, that counts into `counts` (see observed.h). Throws
+  // Error when it does not. A World belongs to its rank's thread.
   World(int rank, int size, c10::intrusive_ptr<c10d::ProcessGroup> group,
-        std::shared_ptr<std::map<std::string, CollectiveCount>> counts);
+        std::shared_ptr<std::map<std::string, CollectiveCount>> counts, at::Device device = at::kCPU);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -53,15 +53,19 @@ class World {
   const std::map<std::string, CollectiveCount>& counts() const { return *counts_; }
 
  private:
+  at::Tensor gather_for_check(const at::Tensor& mine);
+
   int rank_;
   int size_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   Observed* backend_;  // owned by the group
   std::shared_ptr<std::map<std::string, CollectiveCount>> counts_;
+  at::Device device_;
 };
 
-// The world of one rank over `transport`: observed, and the default backend of a process group, so that the c10d
-// operators (what c10d::Reducer calls) reach it.
-World make_world(c10::intrusive_ptr<c10d::Backend> transport, c10d::ProcessGroup::BackendType type);
+// The world of one rank over `transport`, which takes tensors on `device`: observed, and the default backend of a
+// process group, so that the c10d operators (what c10d::Reducer calls) reach it.
+World make_world(c10::intrusive_ptr<c10d::Backend> transport, c10d::ProcessGroup::BackendType type,
+                 at::Device device = at::kCPU);
 
 }  // namespace regather::comm

@@ -17,6 +17,16 @@ constexpr uint64_t kCompletions = 2'000'000'000;
 
 }  // namespace
 
+Batch to(const Batch& batch, at::Device device) {
+  Batch moved = batch;
+  for (at::Tensor* tensor :
+       {&moved.input_ids, &moved.labels, &moved.advantages, &moved.old_log_probabilities,
+        &moved.reference_log_probabilities, &moved.desirable, &moved.mismatched_ids, &moved.mismatched_labels}) {
+    if (tensor->defined()) *tensor = tensor->to(device);
+  }
+  return moved;
+}
+
 Batch make_batch(const BatchShape& shape, uint64_t seed, int rank, int step) {
   Random random(seed, static_cast<uint64_t>(rank) * 1000 + static_cast<uint64_t>(step));
   Batch batch;

@@ -27,6 +27,8 @@ struct Batch {
   at::Tensor mismatched_labels;  // [B, T]
 };
 
+Batch to(const Batch& batch, at::Device device);
+
 struct BatchShape {
   int64_t sequences = 4;
   int64_t length = 12;

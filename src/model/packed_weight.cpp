@@ -101,8 +101,9 @@ Tensor dequantise(const Tensor& packed, const Quantisation& quantisation, at::Sc
                  all.numel(), numel);
   const Tensor bytes = all.narrow(0, 0, rounded_up(numel, 2) / 2);
   const Tensor nibbles = at::stack({bytes.bitwise_right_shift(4), bytes.bitwise_and(15)}, 1).view({-1});
-  const Tensor values = codes().index_select(0, nibbles.narrow(0, 0, numel).to(at::kInt));
-  const Tensor scales = quantisation.scales.unsqueeze(1).expand({-1, kBlock}).reshape({-1}).narrow(0, 0, numel);
+  const Tensor values = codes().to(packed.device()).index_select(0, nibbles.narrow(0, 0, numel).to(at::kInt));
+  const Tensor scales =
+      quantisation.scales.to(packed.device()).unsqueeze(1).expand({-1, kBlock}).reshape({-1}).narrow(0, 0, numel);
   return (values * scales).view(quantisation.sizes).to(dtype);
 }
 

@@ -14,7 +14,7 @@ Difference compare(const at::Tensor& got, const at::Tensor& want) {
   const at::NoGradGuard no_grad;
   REGATHER_CHECK(got.sizes() == want.sizes(), "compare", "got a tensor of {} elements, expected {}", got.numel(),
                  want.numel());
-  const at::Tensor mine = got.detach().to(at::kDouble).contiguous();
+  const at::Tensor mine = got.detach().cpu().to(at::kDouble).contiguous();
   const at::Tensor right = want.detach().to(at::kDouble).contiguous();
   const auto* a = mine.const_data_ptr<double>();
   const auto* b = right.const_data_ptr<double>();
@@ -55,8 +55,8 @@ Difference compare(const at::Tensor& got, const at::Tensor& want) {
 double update_share(const at::Tensor& before, const at::Tensor& after, const at::Tensor& want, double tolerance,
                     double rounding) {
   const at::NoGradGuard no_grad;
-  const at::Tensor start = before.detach().to(at::kDouble);
-  const double error = (after.detach().to(at::kDouble) - start - want).norm().item<double>();
+  const at::Tensor start = before.detach().cpu().to(at::kDouble);
+  const double error = (after.detach().cpu().to(at::kDouble) - start - want).norm().item<double>();
   // Three roundings: the decay, the step, and the reference's own start at step 1.
   const double roundings = 3 * rounding * start.norm().item<double>();
   const double allowed = tolerance * want.norm().item<double>() + roundings;
@@ -66,7 +66,7 @@ double update_share(const at::Tensor& before, const at::Tensor& after, const at:
 uint64_t digest(const at::Tensor& tensor, uint64_t seed) {
   uint64_t hash = seed ^ 14695981039346656037ULL;
   if (!tensor.defined()) return hash * 1099511628211ULL;
-  const at::Tensor whole = tensor.detach().contiguous();
+  const at::Tensor whole = tensor.detach().cpu().contiguous();
   const auto* bytes = static_cast<const unsigned char*>(whole.const_data_ptr());
   size_t left = whole.nbytes();
   for (; left >= 8; left -= 8, bytes += 8) {

@@ -73,6 +73,7 @@ std::shared_ptr<model::CausalLM> prepare_model(const Setting& setting, const Cas
   const Precision dtypes = precision(c, setting.initial->config().layers);
   std::shared_ptr<model::CausalLM> model = model::clone_as(*setting.initial, dtypes.stored);
   if (c.frozen == Frozen::quantised) model::quantise(*model, packed_storage(c.backend, dtypes));
+  model->to(setting.device);
   freeze(*model, c.frozen);
   add_checkpoints(*model, c);
   if (c.layer_input == LayerInput::fp32) model->backbone().layer_input = at::kFloat;

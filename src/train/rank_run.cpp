@@ -191,6 +191,7 @@ void RankRun::build() {
 // On ZeRO-3 a model partitioned by an engine of its own, elsewhere an unsharded copy on each rank.
 void RankRun::build_reference() {
   reference_model_ = model::clone_as(*setting_.reference, precision_.computed);
+  reference_model_->to(setting_.device);
   reference_scope_ = std::make_unique<loss::HeadScope>();
   if (case_.backend != Backend::zero3) return;
   reference_backend_ = shard::make_backend(case_.backend, world_, *reference_model_, backend_options());
@@ -343,7 +344,7 @@ void RankRun::micro_step(int step, int micro) {
   enter(step, Phase::forward);
   const MicroBatch& given = reference_.steps[static_cast<size_t>(step)].micro_batches[static_cast<size_t>(micro)];
   const auto rank = static_cast<size_t>(world_.rank());
-  const Tensor loss = forward(given.batches[rank]);
+  const Tensor loss = forward(loss::to(given.batches[rank], setting_.device));
   check_loss(given.losses[rank], loss_scale(given.batches[rank], given.losses[rank]), loss);
 
   enter(step, Phase::backward);

@@ -7,12 +7,14 @@
 
 #include "autograd/saved_hooks.h"
 #include "base/blackbox.h"
+#include "base/error.h"
 #include "case/fault.h"
 #include "case/support.h"
 #include "comm/launch.h"
 #include "comm/rendezvous.h"
 #include "model/checkpoint_files.h"
 #include "model/quantise.h"
+#include "train/cuda_library.h"
 #include "train/given.h"
 #include "train/merge.h"
 #include "train/rank_run.h"
@@ -30,8 +32,8 @@ Base base_of(Frozen frozen) {
 }
 
 std::string setting_key(const Case& c, const RunOptions& options) {
-  return fmt::format("{}|{}|{}|{}|{}", options.model ? options.model->string() : "", options.seed, c.head == Head::tied,
-                     c.head_bias, static_cast<int>(base_of(c.frozen)));
+  return fmt::format("{}|{}|{}|{}|{}|{}", options.model ? options.model->string() : "", options.seed, options.cuda,
+                     c.head == Head::tied, c.head_bias, static_cast<int>(base_of(c.frozen)));
 }
 
 // What is right is computed without the seeded fault.
@@ -84,6 +86,7 @@ std::shared_ptr<const Setting> Runner::setting(const Case& c, const RunOptions& 
   made->initial = initial;
   made->reference = make_reference_model(*initial, options.seed);
   made->seed = options.seed;
+  if (options.cuda) made->device = current_gpu();
   made->batch.vocab = config.vocab;
   return known = made;
 }
@@ -115,6 +118,7 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
     result.reason = *reason;
     return result;
   }
+  REGATHER_CHECK(!options.cuda, "runner", "on CUDA every rank is a process that a launcher starts");
   const Prepared prepared = prepare(c, options);
   std::optional<autograd::LocateBackward> locate;
   if (options.locate) locate.emplace();
@@ -144,10 +148,16 @@ CaseResult Runner::run(const Case& c, const RunOptions& options) {
 CaseResult Runner::run_rank(const Case& c, const RunOptions& options, comm::Rendezvous& rendezvous,
                             const std::string& meeting, int rank) {
   trace_case(id(c));
+  comm::LaunchOptions launch{.world = c.world, .deadline = options.deadline};
+  if (options.cuda) {
+    const CudaLibrary& library = use_cuda(rank);
+    launch.device = current_gpu();
+    if (options.nccl) launch.transport = library.make_nccl;
+  }
   const Prepared prepared = prepare(c, options);
-  const comm::RankEnd end = rendezvous.run_rank_of(
-      meeting, rank, {.world = c.world, .deadline = options.deadline},
-      [&](comm::World& world) { return to_line(train::run_rank(world, c, *prepared.setting, *prepared.reference)); });
+  const comm::RankEnd end = rendezvous.run_rank_of(meeting, rank, launch, [&](comm::World& world) {
+    return to_line(train::run_rank(world, c, *prepared.setting, *prepared.reference));
+  });
   return end.result.empty() ? result_of_failure(c, end, rank) : result_from_line(end.result);
 }
 

@@ -30,7 +30,9 @@ struct RunOptions {
   std::optional<std::filesystem::path> model;  // a Hugging Face folder; by default the card's model
   uint64_t seed = 1;
   std::chrono::milliseconds deadline{30000};  // for each wait on other ranks
-  bool locate = false;                         // in which module's backward an error arises, at some cost
+  bool locate = false;                        // in which module's backward an error arises, at some cost
+  bool cuda = false;                          // run_rank alone: on this machine's GPUs
+  bool nccl = false;                          // on CUDA: not over gloo
   GradientRecord* record = nullptr;           // with ranks as threads: gets the gradients of every rank and step
 };
 

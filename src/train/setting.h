@@ -22,6 +22,7 @@ struct Setting {
   loss::BatchShape batch;
   shard::OptimizerOptions optimizer{.lr = 5e-3};
   uint64_t seed = 1;
+  at::Device device = at::kCPU;  // of the ranks; the reference is computed on the CPU
 };
 
 }  // namespace regather::train

@@ -112,7 +112,10 @@ TEST_F(ProgramTest, UsageErrorsAreExit2AndSayWhatToDo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
       {{"--case", "zero3/sft"}, "expected backend/loss"},
       {{"--case", "zero3/sft/call=engine/fix=redirect"}, "nothing to redirect"},
-      {{"--device", "cuda"}, "expected cpu"},
+      {{"--device", "tpu"}, "expected cpu or cuda"},
+      {{"--device", "cuda"}, "run this under torchrun"},
+      {{"--transport", "tcp"}, "expected auto, gloo or nccl"},
+      {{"--transport", "nccl"}, "expected gloo"},
       {{"--launcher", "rsh"}, "expected auto"},
       {{"--launcher", "torchrun"}, "expected RANK, WORLD_SIZE"},
       {{"--stack", "ruby"}, "expected reference or python:ENV"},

@@ -84,7 +84,7 @@ void Gradients::flush() {
     row += state->shard_numel;
   }
   const int world = world_.size();
-  at::Tensor input = at::empty({world, row}, at::TensorOptions().dtype(bucket_[0]->shard.scalar_type()));
+  at::Tensor input = at::empty({world, row}, bucket_[0]->shard.options());
   int64_t offset = 0;
   for (const ParamState* state : bucket_) {
     input.narrow(1, offset, state->shard_numel).copy_(padded(*state, state->parameter.grad(), world));

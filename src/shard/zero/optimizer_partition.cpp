@@ -42,7 +42,7 @@ ZeroOptimizerPartition::ZeroOptimizerPartition(comm::World& world, model::Module
   REGATHER_CHECK(!slices_.empty(), "zero", "no parameter requires grad: there is nothing to partition");
   partition_numel_ = (numel + world_.size() - 1) / world_.size();
   // Room for a shard that starts late (the seeded fault).
-  flat.push_back(at::zeros({partition_numel_ * world_.size() - numel + 1}));
+  flat.push_back(at::zeros({partition_numel_ * world_.size() - numel + 1}, flat[0].options()));
   const int64_t shift = fault_is(Fault::shift_shard) ? 1 : 0;
   master_ = at::cat(flat).narrow(0, first() + shift, partition_numel_).clone();
   gradient_ = at::zeros_like(master_);
@@ -148,7 +148,7 @@ void ZeroOptimizerPartition::zero_gradients() {
 
 Named ZeroOptimizerPartition::gather_by_name(const Tensor& partition) {
   const at::NoGradGuard no_grad;
-  Tensor flat = at::empty({partition_numel_ * world_.size()});
+  Tensor flat = at::empty({partition_numel_ * world_.size()}, partition.options());
   world_.all_gather(flat, partition)->wait();
   Named named;
   for (const auto& slice : slices_) {

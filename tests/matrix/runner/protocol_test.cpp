@@ -10,6 +10,7 @@ namespace {
 TEST(Protocol, ARequestIsOneLineAndReadsBack) {
   Request r;
   r.id = "zero3/sft/fix=none";
+  r.transport = "nccl";
   r.launcher = "processes";
   r.attempt = 2;
   r.seed = 18446744073709551615ULL;
@@ -18,8 +19,10 @@ TEST(Protocol, ARequestIsOneLineAndReadsBack) {
   r.record = true;
   r.locate = true;
   const std::string line = print_request(r);
-  EXPECT_EQ(line, R"({"id":"zero3/sft/fix=none","device":"cpu","launcher":"processes","attempt":2,"model":null,)"
-                  R"("seed":18446744073709551615,"fault":"skip_mask","timeout":0.5,"record":true,"locate":true})");
+  EXPECT_EQ(
+      line,
+      R"({"id":"zero3/sft/fix=none","device":"cpu","transport":"nccl","launcher":"processes","attempt":2,)"
+      R"("model":null,"seed":18446744073709551615,"fault":"skip_mask","timeout":0.5,"record":true,"locate":true})");
   EXPECT_EQ(parse_request(line), r);
   r.model = "/models/with \"quotes\"\nand lines";
   EXPECT_EQ(print_request(r).find('\n'), std::string::npos);
