@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "matrix/judge/cause.h"
 #include "matrix/results/summary.h"
 
 namespace regather::matrix {
@@ -26,15 +27,6 @@ std::string without_numbers(const std::string& text) {
     }
   }
   return result;
-}
-
-// The part of a failure that is the same in every run of one bug.
-std::string kind_of(const CaseResult& result) {
-  if (!result.signature) return name(result.outcome);
-  const Signature& s = *result.signature;
-  const bool worded = result.outcome == Outcome::error || result.outcome == Outcome::invariant;
-  return fmt::format("{}\n{}\n{}\n{}\n{}", name(result.outcome), s.mechanism, name(s.phase), s.type,
-                     worded ? without_numbers(s.text) : "");
 }
 
 bool uncontrolled(Outcome outcome) {
@@ -84,6 +76,14 @@ std::vector<EnvironmentChange> environment_changes(const Json& before, const Jso
 
 }  // namespace
 
+std::string kind_of_failure(const CaseResult& result) {
+  if (!result.signature) return name(result.outcome);
+  const Signature& s = *result.signature;
+  const bool worded = result.outcome == Outcome::error || result.outcome == Outcome::invariant;
+  return fmt::format("{}\n{}\n{}\n{}\n{}", name(result.outcome), s.mechanism, name(s.phase), s.type,
+                     worded ? without_numbers(s.text) : "");
+}
+
 Verdict change(const CaseResult& before, const CaseResult& now) {
   const bool was_supported = before.outcome != Outcome::unsupported;
   const bool is_supported = now.outcome != Outcome::unsupported;
@@ -91,7 +91,7 @@ Verdict change(const CaseResult& before, const CaseResult& now) {
   if (now.outcome == Outcome::pass) return before.outcome == Outcome::pass ? Verdict::unchanged : Verdict::fixed;
   if (before.outcome == Outcome::pass) return Verdict::regression;
   if (uncontrolled(now.outcome) && now.outcome != before.outcome) return Verdict::regression;
-  return kind_of(before) == kind_of(now) ? Verdict::unchanged : Verdict::changed;
+  return kind_of_failure(before) == kind_of_failure(now) ? Verdict::unchanged : Verdict::changed;
 }
 
 bool flaky(const std::vector<Outcome>& attempts) {
@@ -150,11 +150,14 @@ std::string print(const Comparison& comparison) {
   text += fmt::format(", missing {}\n", comparison.missing);
   const auto unchanged = comparison.counts.find(Verdict::unchanged);
   const size_t same = unchanged == comparison.counts.end() ? 0 : unchanged->second;
-  if (same == comparison.cases.size() || comparison.environment.empty()) return text;
-  text += "what changed in the environment:\n";
+  if (same == comparison.cases.size()) return text;
+  if (!comparison.environment.empty()) text += "what changed in the environment:\n";
   for (const auto& [name, before, now] : comparison.environment) {
     text += fmt::format("    {} {} -> {}\n", name, before, now);
   }
+  const std::vector<LikelyCause> causes = likely_causes(comparison);
+  if (!causes.empty()) text += "likely causes:\n";
+  for (const LikelyCause& cause : causes) text += fmt::format("    {}\n", cause.text);
   return text;
 }
 
@@ -170,12 +173,19 @@ Json to_json(const Comparison& comparison, const Gate& gate) {
   }
   Json environment = Json::object();
   for (const auto& [name, before, now] : comparison.environment) environment[name] = {{"old", before}, {"new", now}};
+  Json causes = Json::array();
+  for (const LikelyCause& cause : likely_causes(comparison)) {
+    Json ids = Json::array();
+    for (const size_t i : cause.cases) ids.push_back(comparison.cases[i].id);
+    causes.push_back({{"kind", name(cause.kind)}, {"text", cause.text}, {"cases", std::move(ids)}});
+  }
   return {{"compared", comparison.compared},
           {"counts", std::move(counts)},
           {"missing", comparison.missing},
           {"gate", std::move(gates)},
           {"red", judge(comparison, gate) == Exit::red},
           {"environment", std::move(environment)},
+          {"causes", std::move(causes)},
           {"cases", std::move(cases)}};
 }
 

@@ -20,6 +20,10 @@ namespace regather::matrix {
 // gradients hang on rounding and timing and are left out.
 Verdict change(const CaseResult& before, const CaseResult& now);
 
+// The part of a failure that is the same in every run of one bug, on several lines: outcome, mechanism, phase, type,
+// and of an error or broken invariant its text, numbers aside.
+std::string kind_of_failure(const CaseResult& result);
+
 // Whether attempts came out differently.
 bool flaky(const std::vector<Outcome>& attempts);
 
@@ -52,7 +56,7 @@ Comparison compare(const PastDocument& before, const PastDocument& now);
 Exit judge(const Comparison& comparison, const Gate& gate);
 
 // What is not as before, each with its old and its new signature, the counts, and, where anything is not as before,
-// what changed in the environment.
+// what changed in the environment and the likely causes (matrix/judge/cause.h).
 std::string print(const Comparison& comparison);
 nlohmann::ordered_json to_json(const Comparison& comparison, const Gate& gate);
 

@@ -181,7 +181,10 @@ TEST_F(VerdictsTest, CompareHasItsExitCodes) {
             "[reducer_unarmed]\n    -> pass\n"
             "regression ddp/kto/fix=none\n    pass\n    -> wrong_gradient in gradients of step 0 on rank 1: "
             "model.norm.weight [reducer_unarmed]\n"
-            "compared 4, 1 regression, 1 fixed, 2 unchanged, missing 0\n");
+            "compared 4, 1 regression, 1 fixed, 2 unchanged, missing 0\nlikely causes:\n"
+            "    1 regression, pass -> wrong_gradient in gradients [reducer_unarmed]: DDP's forward never runs, so its "
+            "reducer is never armed: no all-reduce, no error, and every rank trains on its own gradients\n"
+            "    1 fixed, wrong_gradient in gradients [reducer_unarmed] -> pass\n");
   EXPECT_EQ(compare("old", "new", {"--gate", "changed,absent"}).code, 0);
   EXPECT_EQ(compare("old", "new", {"--gate", "fixed"}).code, 1);
   EXPECT_EQ(Json::parse(compare("old", "new", {"--json"}).out)["counts"]["fixed"], 1);
