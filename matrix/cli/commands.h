@@ -15,6 +15,7 @@ using Action = std::function<matrix::Exit()>;
 
 void add_matrix(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_repro(CLI::App& app, Action& action);

@@ -27,6 +27,7 @@ Exit run(int argc, char** argv) {
   regather::cli::Action action;
   regather::cli::add_matrix(app, action);
   regather::cli::add_compare(app, action);
+  regather::cli::add_report(app, action);
   regather::cli::add_explain(app, action);
   regather::cli::add_repro(app, action);
   regather::cli::add_diagnose(app, action);

@@ -11,6 +11,7 @@
 #include "case/fault.h"
 #include "case/support.h"
 #include "matrix/cli/commands.h"
+#include "matrix/cli/reporting.h"
 #include "matrix/cli/run_options.h"
 #include "matrix/merge.h"
 #include "matrix/run.h"
@@ -53,12 +54,21 @@ Exit bisect_versions(const RunOptions& options, const std::string& package) {
               {"--stack", options.runner.stack.name, "--package", package, "--case", options.selection.ids.front()});
 }
 
+// With the page beside the document, where the run has written one.
+Exit run_and_show(const RunOptions& options) {
+  const matrix::Ran ran = matrix::run(options);
+  if (ran.cases.empty()) return ran.exit;
+  write_page(options.out, options.rules.baseline);
+  if (!options.quiet) fmt::print(stderr, "page {}/report.html\n", options.out);
+  return ran.exit;
+}
+
 // Alone, or as one rank among several.
 Exit run_cases(const RunOptions& options) {
-  if (!options.ranks || options.dry_run) return matrix::run(options).exit;
+  if (!options.ranks || options.dry_run) return run_and_show(options);
   if (options.ranks->rank > 0) return matrix::follow(*options.ranks);
   matrix::Lead lead(*options.ranks);
-  const Exit exit = matrix::run(options).exit;
+  const Exit exit = run_and_show(options);
   lead.end(exit);
   return exit;
 }
@@ -91,8 +101,14 @@ void add_matrix(CLI::App& app, Action& action) {
   merge->add_option("document", *files, "A results.json of each shard")->required();
   merge->add_option("--out", *out, "Output folder")->capture_default_str();
   add_rules(*merge, *rules);
-  merge->callback(
-      [&action, files, out, rules] { action = [=] { return matrix::merge_files(*files, *out, rules->parse()); }; });
+  merge->callback([&action, files, out, rules] {
+    action = [=] {
+      const matrix::Rules parsed = rules->parse();
+      const Exit exit = matrix::merge_files(*files, *out, parsed);
+      write_page(*out, parsed.baseline);
+      return exit;
+    };
+  });
 
   CLI::App* list = command->add_subcommand("list", "List cases, and why those that are unsupported are");
   const auto selection = std::make_shared<SelectionText>();
