@@ -10,6 +10,7 @@
 
 #include "case/fixes.h"
 #include "case/mechanism.h"
+#include "matrix/judge/cause.h"
 #include "matrix/results/summary.h"
 #include "reports/text.h"
 
@@ -146,10 +147,13 @@ Json compared_with(const Before& before, Strings& strings) {
   }
   Json environment = Json::array();
   for (const auto& e : before.comparison.environment) environment.push_back({e.name, e.before, e.now});
+  Json causes = Json::array();
+  for (const matrix::LikelyCause& cause : matrix::likely_causes(before.comparison)) causes.push_back(cause.text);
   Json counts = Json::object();
   for (const auto& [kind, count] : before.comparison.counts) counts[matrix::name(kind)] = count;
   return {{"before", before.file},
           {"counts", std::move(counts)},
+          {"causes", std::move(causes)},
           {"environment", std::move(environment)},
           {"changes", std::move(changes)}};
 }

@@ -221,6 +221,8 @@
       const order = ['regression', 'xpass', 'changed', 'flaky', 'fixed', 'new', 'absent'];
       const rows = K.changes.slice().sort((a, b) => order.indexOf(a[0]) - order.indexOf(b[0])).filter(([, id]) => { const c = byId.get(id); return !c || shown(c); });
       return [el('p', {}, 'Beside ', el('code', {}, K.before), `: ${kinds || 'nothing to compare'}.`),
+        el('h2', {}, 'Likely causes'),
+        K.causes.length ? el('ul', {}, K.causes.map((cause) => el('li', {}, cause))) : el('p', {class: 'none'}, 'Nothing changed.'),
         el('h2', {}, 'What changed in the environment'),
         list(K.environment, [['what', (e) => e[0], 'mono'], ['before', (e) => e[1]], ['now', (e) => e[2]]], 'Nothing: the same versions, machine and build.'),
         el('h2', {}, 'Cases that are not as before'),

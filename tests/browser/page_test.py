@@ -130,7 +130,7 @@ class Page(unittest.TestCase):
         earlier.write_text(json.dumps(before))
         self.opened("view=compare", MIXED, "--baseline", str(earlier))
         text = self.browser.run("document.getElementById('main').textContent")
-        for part in ("torch", "2.10.0", "2.11.0", "1 new", "zero1/sft/fix=none"):
+        for part in ("Likely causes", "torch", "2.10.0", "2.11.0", "1 new", "zero1/sft/fix=none"):
             self.assertIn(part, text)
         self.opened()
         self.assertNotIn("Compare", self.texts("nav a"))

@@ -89,7 +89,8 @@ TEST_P(Configs, AreAnsweredAsExpected) {
 
 // The expectation by itself: the cell that it names was measured with that release, and says what is expected.
 TEST_P(Configs, FollowFromMeasuredCells) {
-  for (const Expected& answer : expected_of(GetParam()).at("answers")) {
+  const Expected expected = expected_of(GetParam());
+  for (const Expected& answer : expected.at("answers")) {
     const bool known = answer.at("verdict") != "unknown";
     EXPECT_EQ(known, !answer.at("proofs").empty());
     for (const Expected& proof : answer.at("proofs")) {

@@ -14,7 +14,8 @@ inline std::vector<Issue> some_issues(const CaseResult& result) {
 }
 
 inline Report report_of(const std::string& json) {
-  return make_report("results.json", matrix::parse_document("results.json", json, true), some_issues, 1'700'000'012'500);
+  return make_report("results.json", matrix::parse_document("results.json", json, true), some_issues,
+                     1'700'000'012'500);
 }
 
 inline Report mixed_report() { return report_of(read_file(kMixed, 1 << 20)); }
