@@ -2,6 +2,7 @@
 
 #include "kernels/coefficient.cuh"
 #include "kernels/cuda_check.cuh"
+#include "kernels/defect.h"
 #include "kernels/target_logits.h"
 
 namespace regather::kernels {
@@ -62,7 +63,7 @@ __device__ __noinline__ Row repaired(const ChunkRows& chunk, int64_t row) {
 
 // What a seeded fault adds to a row's sum.
 __device__ float astray(const ChunkRows& chunk, int64_t row) {
-  if (chunk.defect == Defect::counted_pad) return exp2_fast(chunk.negative_shift[row]);
+  if (chunk.defect == Defect::counted_pad) return kCountedPad * exp2_fast(chunk.negative_shift[row]);
   return chunk.defect == Defect::stale_sum ? chunk.sum[row] : 0.0F;
 }
 

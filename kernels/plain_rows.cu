@@ -2,6 +2,7 @@
 
 #include "kernels/coefficient.cuh"
 #include "kernels/cuda_check.cuh"
+#include "kernels/defect.h"
 #include "kernels/numbers.cuh"
 
 namespace regather::kernels {
@@ -30,7 +31,7 @@ __global__ void rows_kernel(PlainRows chunk) {
   largest = block_max<kThreads>(largest);
   float sum = 0;
   for (int64_t v = threadIdx.x; v < chunk.vocab; v += kThreads) sum += expf(logit(v) - largest);
-  if (chunk.defect == Defect::counted_pad && threadIdx.x == 0) sum += expf(-largest);
+  if (chunk.defect == Defect::counted_pad && threadIdx.x == 0) sum += kCountedPad * expf(-largest);
   if (chunk.stale_sum != nullptr && threadIdx.x == 0) sum += chunk.stale_sum[row];
   sum = block_sum<kThreads>(sum);
   if (chunk.stale_sum != nullptr && threadIdx.x == 0) chunk.stale_sum[row] = sum;

@@ -67,7 +67,7 @@ struct Results {
 enum class Defect {
   none,
   lost_chunk,        // the last chunk of rows is left out
-  counted_pad,       // each row's sum has one element beyond the vocabulary, a pad whose logit is 0
+  counted_pad,       // each row's sum has a pad of kCountedPad logits of 0 (defect.h) beyond the vocabulary
   unpatched_target,  // the gradient by the logits lacks the target's 1
   scaled_twice,      // the rows' coefficients are applied twice
   stale_sum,         // from the second chunk on a row's sum starts at that of the chunk before

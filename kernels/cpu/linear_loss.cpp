@@ -12,6 +12,7 @@
 #include "kernels/cpu/coefficients.h"
 #include "kernels/cpu/numbers.h"
 #include "kernels/cpu/products.h"
+#include "kernels/defect.h"
 #include "kernels/error.h"
 
 namespace regather::kernels::cpu {
@@ -241,7 +242,7 @@ class Chunk {
     for (size_t row = 0; row < sum_.size(); ++row) {
       others_[row] = 0;
       for (const Worker& worker : workers_) others_[row] += worker.sums[row];
-      if (defect_ == Defect::counted_pad) others_[row] += std::exp(-shift_[row]);
+      if (defect_ == Defect::counted_pad) others_[row] += kCountedPad * std::exp(-shift_[row]);
       if (row < stale_.size()) others_[row] += stale_[row];
       sum_[row] = others_[row] + std::exp(target_logit_[row] - shift_[row]);
     }

@@ -16,7 +16,7 @@ enum class Fault {
   shift_shard,          // ZeRO, FSDP2: a shard starts one element or row late
   scale_twice,          // ZeRO, FSDP2: the average over ranks is applied twice
   lose_last_chunk,      // fused loss's kernels: the last chunk of rows is left out
-  count_pad,            // fused loss's kernels: sums have one element beyond the vocabulary
+  count_pad,            // fused loss's kernels: sums have a pad beyond the vocabulary
   leave_target,         // fused loss's kernels: the gradient by the logits lacks the target's 1
   scale_rows_twice,     // fused loss's kernels: the rows' coefficients are applied twice
   keep_sum,             // fused loss's kernels: a row's sum starts at that of the chunk before (second chunk on)

@@ -21,6 +21,19 @@ int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
+// Several that belong together.
+class Works : public c10d::Work {
+ public:
+  explicit Works(std::vector<comm::Work> works) : works_(std::move(works)) {}
+  bool wait(std::chrono::milliseconds timeout) override {
+    for (const comm::Work& work : works_) work->wait(timeout);
+    return true;
+  }
+
+ private:
+  std::vector<comm::Work> works_;
+};
+
 bool floating(const std::vector<at::Tensor>& tensors) {
   return std::all_of(tensors.begin(), tensors.end(),
                      [](const at::Tensor& tensor) { return tensor.defined() && tensor.is_floating_point(); });
@@ -124,6 +137,12 @@ Work Observed::check_gather(at::Tensor& output, at::Tensor& input) {
 Work Observed::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                const c10d::AllgatherOptions& options) {
   enter("all_gather", bytes_of(inputs));
+  // gloo's own takes pointers to a GPU's memory for the host's.
+  if (!inputs.empty() && inputs[0].is_cuda() && inner_->getBackendName() == "gloo") {
+    std::vector<Work> works;
+    for (size_t i = 0; i < inputs.size(); ++i) works.push_back(inner_->_allgather_base(outputs[i], inputs[i], options));
+    return c10::make_intrusive<Works>(std::move(works));
+  }
   return inner_->allgather_into_tensor_coalesced(outputs, inputs, options);
 }
 
