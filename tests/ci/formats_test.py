@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""ci/check_formats sees what is wrong with a report.
+
+usage: formats_test.py [TEST...]
+"""
+
+import copy
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GOLDEN = ROOT / "tests/reports/golden"
+LOADER = importlib.machinery.SourceFileLoader("check_formats", str(ROOT / "ci/check_formats"))
+check_formats = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_formats", LOADER))
+LOADER.exec_module(check_formats)
+
+
+class Formats(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def junit(self, *replaced):
+        text = (GOLDEN / "junit.xml").read_text()
+        if replaced:
+            self.assertIn(replaced[0], text)
+            text = text.replace(*replaced, 1)
+        file = self.folder / "junit.xml"
+        file.write_text(text)
+        return list(check_formats.junit_breaches(file))
+
+    def test_junit(self):
+        self.assertEqual(self.junit(), [])
+        self.assertTrue(self.junit('failures="4"', 'failures="3"'))
+        self.assertTrue(self.junit("<skipped ", "<odd "))
+
+    def refused(self, kind, document):
+        file = self.folder / f"{kind}.json"
+        file.write_text(json.dumps(document))
+        ran = subprocess.run(["/usr/bin/python3", "-m", "check_jsonschema", "--schemafile",
+                              str(ROOT / f"reports/schema/{kind}.schema.json"), str(file)], capture_output=True,
+                             env=os.environ | {"PYTHONPATH": str(ROOT / ".deps/check-jsonschema")}, check=False)
+        return ran.returncode != 0
+
+    @unittest.skipUnless((ROOT / ".deps/check-jsonschema").exists(), "needs ci/setup --ci")
+    def test_json_formats(self):
+        for kind, places in (("sarif", (("runs", 0, "results", 0, "level"), ("runs", 0, "results", 0, "baselineState"),
+                                        ("version",), ("runs", 0, "tool", "driver", "name"))),
+                             ("ctrf", (("results", "tests", 0, "status"), ("results", "summary", "passed"),
+                                       ("results", "tests", 0, "duration"), ("reportFormat",)))):
+            golden = json.loads((GOLDEN / f"{kind}.json").read_text())
+            self.assertFalse(self.refused(kind, golden))
+            for place in places:
+                for change in ("odd", None):
+                    altered = copy.deepcopy(golden)
+                    at = altered
+                    for step in place[:-1]:
+                        at = at[step]
+                    at[place[-1]] = change
+                    self.assertTrue(self.refused(kind, altered), f"{kind} {place} {change}")
+            at = copy.deepcopy(golden)
+            at["odd"] = 1
+            self.assertTrue(self.refused(kind, at))
+
+
+if __name__ == "__main__":
+    unittest.main()
