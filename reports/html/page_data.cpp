@@ -55,7 +55,7 @@ Json gradient(const GradientSummary& g, Strings& strings) {
 
 class Writer {
  public:
-  Writer(const Report& report, Strings& strings) : report_(report), strings_(strings) {
+  Writer(const Report& report, Strings& strings) : strings_(strings) {
     for (size_t i = 0; i < report.issues.size(); ++i) issues_.emplace(report.issues[i].id, i);
   }
 
@@ -130,7 +130,6 @@ class Writer {
     return strings_.of(text);
   }
 
-  const Report& report_;
   Strings& strings_;
   std::unordered_map<std::string, size_t> issues_;
   size_t deaths_ = 0;

@@ -36,7 +36,8 @@ class Job:
         if unknown := set(given) - set(action["inputs"]):
             raise KeyError(f"inputs that the action has not: {unknown}")
         self.values = {f"inputs.{name}": str(given.get(name, one["default"])) for name, one in action["inputs"].items()}
-        self.values |= {"runner.os": "Linux", "github.action_ref": "v1", "github.run_id": str(run), "github.run_attempt": "1", "github.ref_name": branch,
+        self.values |= {"runner.os": "Linux", "github.action_ref": "v1", "github.run_id": str(run),
+                        "github.run_attempt": "1", "github.ref_name": branch,
                         "github.event.repository.default_branch": "main"}
         for step in action["runs"]["steps"]:
             self.step(step)
