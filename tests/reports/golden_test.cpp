@@ -1,8 +1,5 @@
-// Every writer on one document, byte for byte. REGATHER_WRITE_GOLDEN=1 writes the files anew, to be read before they
-// are committed.
+// Every writer on one document, byte for byte.
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 #include "reports/ctrf.h"
 #include "reports/github.h"
@@ -10,6 +7,7 @@
 #include "reports/markdown.h"
 #include "reports/sarif.h"
 #include "some_report.h"
+#include "tests/golden.h"
 
 namespace regather::reports {
 namespace {
@@ -22,10 +20,7 @@ struct Writer {
 class Golden : public testing::TestWithParam<Writer> {};
 
 TEST_P(Golden, IsAsCommitted) {
-  const std::string path = std::string(REGATHER_SOURCE_DIR "/tests/reports/golden/") + GetParam().file;
-  const std::string text = GetParam().write(mixed_report());
-  if (std::getenv("REGATHER_WRITE_GOLDEN") != nullptr) replace_file(path, text);
-  EXPECT_EQ(text, read_file(path, 1 << 20)) << "if the new text is right: REGATHER_WRITE_GOLDEN=1 and read the diff";
+  expect_golden(std::string("reports/golden/") + GetParam().file, GetParam().write(mixed_report()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Writers, Golden,
