@@ -78,7 +78,8 @@ class Search {
   // Nothing where the set was left out.
   const CaseResult* result(const Fixes& fixes) const {
     for (size_t i = 0; i < cases_.size(); ++i) {
-      if (cases_[i].fixes == fixes && schedule_.history(i).deciding) return &*schedule_.history(i).deciding;
+      const std::optional<CaseResult>& deciding = schedule_.history(i).deciding;
+      if (cases_[i].fixes == fixes && deciding) return &*deciding;
     }
     return nullptr;
   }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error.h"
 #include "case/fixes.h"
 #include "case/mechanism.h"
 
@@ -36,7 +37,12 @@ void keep_shared(Values& shared, const Case& c) {
   std::erase_if(shared, [&](const auto& entry) { return values.at(entry.first) != entry.second; });
 }
 
-const Case& case_of(const CaseChange& change) { return change.now ? change.now->which : change.before->which; }
+const CaseResult& given(const std::optional<CaseResult>& result) {
+  if (!result) throw Error("compare", "a changed case that one document lacks");
+  return *result;
+}
+
+const Case& case_of(const CaseChange& change) { return change.now ? change.now->which : given(change.before).which; }
 
 class Causes {
  public:
@@ -52,8 +58,8 @@ class Causes {
   std::string text(const LikelyCause& group) const {
     const CaseChange& first = comparison_.cases[group.cases.front()];
     const std::string because = why(group);
-    return fmt::format("{} {}, {} -> {}{}{}", group.cases.size(), name(group.kind), brief(*first.before),
-                       brief(*first.now), where(group), because.empty() ? "" : ": " + because);
+    return fmt::format("{} {}, {} -> {}{}{}", group.cases.size(), name(group.kind), brief(given(first.before)),
+                       brief(given(first.now)), where(group), because.empty() ? "" : ": " + because);
   }
 
  private:
@@ -81,7 +87,7 @@ class Causes {
 
   std::string why(const LikelyCause& group) const {
     std::vector<std::string> words;
-    const CaseResult& now = *comparison_.cases[group.cases.front()].now;
+    const CaseResult& now = given(comparison_.cases[group.cases.front()].now);
     if (const std::string fix = idle_fix(group); !fix.empty()) {
       words.push_back(fmt::format("the fix {} no longer acts: they fail as without it", fix));
     }
@@ -104,7 +110,7 @@ class Causes {
   std::string idle_fix(const LikelyCause& group) const {
     for (const std::string& fix : shared_fixes(group)) {
       const bool idle = std::ranges::all_of(group.cases, [&](size_t i) {
-        const CaseResult& now = *comparison_.cases[i].now;
+        const CaseResult& now = given(comparison_.cases[i].now);
         if (now.outcome == Outcome::pass) return false;
         Case without = now.which;
         std::erase(without.fixes, fix);

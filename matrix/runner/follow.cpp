@@ -73,6 +73,11 @@ double seconds_to(const std::optional<Clock::time_point>& end) {
   return end ? std::max(0.0, std::chrono::duration<double>(*end - Clock::now()).count()) : 3600;
 }
 
+// Takes in every whole line that has come.
+void listen(WorkerProcess& worker, Said& said) {
+  while (const std::optional<std::string> line = worker.next_line()) said.learn(*line);
+}
+
 enum class Life { over, overdue, silent, interrupted };
 
 // One worker's life, until its end, or until its case is overdue, or the store has been out of reach for too long.
@@ -80,7 +85,7 @@ Life live(WorkerProcess& worker, Said& said) {
   while (!SignalScope::interrupted()) {
     const bool ended = worker.ended();
     worker.read_output();
-    while (const auto line = worker.next_line()) said.learn(*line);
+    listen(worker, said);
     if (ended || said.end) return Life::over;
     if (seconds_to(said.quiet) == 0) return Life::silent;
     if (seconds_to(said.until) == 0) return Life::overdue;
