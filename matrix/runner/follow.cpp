@@ -75,7 +75,11 @@ double seconds_to(const std::optional<Clock::time_point>& end) {
 
 // Takes in every whole line that has come.
 void listen(WorkerProcess& worker, Said& said) {
-  while (const std::optional<std::string> line = worker.next_line()) said.learn(*line);
+  for (;;) {
+    const std::optional<std::string> line = worker.next_line();
+    if (!line) return;
+    said.learn(*line);
+  }
 }
 
 enum class Life { over, overdue, silent, interrupted };
