@@ -98,7 +98,7 @@
     return list.reduce((a, b) => (WORST.indexOf(b.outcome) < WORST.indexOf(a.outcome) ? b : a));
   }
 
-  // --- the grid: a block a backend and loss, in it checkpoint by frozen, a side for each set of fixes
+  // --- the grid: a row a backend, a block a loss, in it checkpoint by frozen; fixes off and on side by side, and why below
   let slots = [];
   function grid() {
     slots = [];
@@ -111,44 +111,61 @@
       if (!bins.has(key)) bins.set(key, []);
       bins.get(key).push(c);
     }
-    const sides = [0, 1, 2].filter((side) => cases.some((c) => c.row[C.COLUMN] === side));
-    const block = (backend, loss) => {
-      const drawn = sides.map((side) => {
-        const rows = checkpoints.map((checkpoint) => el('tr', {}, frozen.map((kept) => {
-          const list = bins.get([backend, loss, side, checkpoint, kept].join('/'));
-          if (!list) return el('td', {});
-          const c = worst(list);
-          const what = `${backend}, ${loss}, ${SIDES[side]}, checkpoint ${checkpoint}, frozen ${kept}: ` +
-            (list.length > 1 ? `${list.length} cases, the worst: ` : '') + WORDS[c.outcome] + (c.red ? ', red' : '');
-          const button = glyph(c.outcome, 'button', {type: 'button', title: what, 'aria-label': what,
-            class: list.some((x) => x.red) ? 'red' : '', onclick: () => open(worst(list.filter(shown).length ? list.filter(shown) : list))});
-          slots.push({button, list});
-          return el('td', {}, button);
-        })));
-        if (!checkpoints.some((k) => frozen.some((f) => bins.has([backend, loss, side, k, f].join('/'))))) return null;
-        return el('div', {class: 'side'}, el('span', {}, SIDES[side]), el('table', {role: 'presentation'}, rows));
-      });
-      if (drawn.every((side) => side === null)) return null;
-      return el('div', {class: 'loss'}, el('h4', {}, loss), el('div', {class: 'sides'}, drawn));
+    const cell = (list, place) => {
+      const c = worst(list);
+      const what = `${place}: ` + (list.length > 1 ? `${list.length} cases, the worst: ` : '') + WORDS[c.outcome] + (c.red ? ', red' : '');
+      const button = glyph(c.outcome, 'button', {type: 'button', title: what, 'aria-label': what,
+        class: list.some((x) => x.red) ? 'red' : '', onclick: () => open(worst(list.filter(shown).length ? list.filter(shown) : list))});
+      slots.push({button, list});
+      return button;
     };
-    const key = el('p', {class: 'count'}, `In each block a row a checkpoint (${checkpoints.join(', ')}) and a column a frozen set (${frozen.join(', ')}). Choose a glyph to open its case.`);
-    return el('section', {'aria-label': 'Grid'}, key, backends.map((backend) =>
-      el('div', {class: 'backend'}, el('h3', {}, backend), el('div', {class: 'losses'}, losses.map((loss) => block(backend, loss))), why(backend))));
+    const block = (backend, loss, side) => el('div', {class: 'block', role: 'group', 'aria-label': `${backend}, ${loss}, ${SIDES[side]}`},
+      checkpoints.map((checkpoint) => el('div', {class: 'line'}, frozen.map((kept) => {
+        const list = bins.get([backend, loss, side, checkpoint, kept].join('/'));
+        return list ? cell(list, `${backend}, ${loss}, ${SIDES[side]}, checkpoint ${checkpoint}, frozen ${kept}`) : el('span', {class: 'gap'});
+      }))));
+    const heads = () => el('div', {class: 'blocks heads', 'aria-hidden': 'true'},
+      el('div', {class: 'rows corner'}, el('span', {}, 'frozen \u2192'), el('span', {}, 'checkpoint \u2193')),
+      losses.map((loss) => el('div', {class: 'block'}, el('b', {}, loss), el('div', {class: 'line'}, frozen.map((kept) => el('span', {}, kept))))));
+    const there = [0, 2, 1].filter((which) => cases.some((c) => c.row[C.COLUMN] === which));
+    const main = there.slice(0, there[0] === 0 && there[1] === 2 ? 2 : 1);  // what else there is stands below
+    const of = (at) => `side ${at === 0 ? 'first' : at === 1 ? 'second' : 'below'}`;
+    const side = (backend, which, at) => {
+      if (!cases.some((c) => c.axes.backend === backend && c.row[C.COLUMN] === which)) {
+        return at < 2 ? el('div', {class: `${of(at)} empty`}) : null;
+      }
+      return el('div', {class: of(at)}, el('h4', {}, SIDES[which]), heads(),
+        el('div', {class: 'blocks'}, el('div', {class: 'rows', 'aria-hidden': 'true'}, checkpoints.map((name) => el('span', {}, name))),
+          losses.map((loss) => block(backend, loss, which))));
+    };
+    return el('section', {class: 'grid', 'aria-label': 'Grid'},
+      el('div', {class: 'top', 'aria-hidden': 'true'}, el('span', {}), main.map((which, at) => el('div', {class: of(at)}, el('h4', {}, SIDES[which]), heads()))),
+      backends.map((backend) => el('div', {class: 'backend'}, el('h3', {}, backend), main.map((which, at) => side(backend, which, at)), why(backend),
+        there.slice(main.length).map((which) => side(backend, which, 2)))));
   }
-  // What the failures of a backend are, the most frequent first: a line each.
+  function rightWords(backend) {
+    const right = new Set(cases.filter((c) => c.axes.backend === backend && c.outcome === 'pass').map((c) => c.row[C.COLUMN] > 0));
+    return right.size === 2 ? 'Right, with fixes and without.' : right.size === 1 ? 'Right.' : '';
+  }
+  // What the failures of a backend are, the most frequent first: what, by which mechanism, and with which fixes it passes.
   function why(backend) {
     const kinds = new Map();
     for (const c of cases) {
       if (c.axes.backend !== backend || !c.failure) continue;
-      const name = c.mechanism || c.outcome;
+      const name = `${c.mechanism}\n${c.outcome}`;
       if (!kinds.has(name)) kinds.set(name, []);
       kinds.get(name).push(c);
     }
-    const sorted = [...kinds].sort((a, b) => b[1].length - a[1].length);
-    return el('ul', {class: 'why'}, sorted.slice(0, 6).map(([name, all]) => el('li', {}, glyph(worst(all).outcome), el('span', {},
-      `${all.length} `, all[0].mechanism ? act(name, () => put({view: 'mechanisms', mechanism: name})) : name,
-      all[0].mechanism ? `: ${D.mechanisms[name] || ''}` : `: ${all[0].failure}`))),
-    sorted.length > 6 ? el('li', {}, act(`and ${sorted.length - 6} kinds more`, () => put({view: 'cases', backend}))) : null);
+    if (!kinds.size) return el('p', {class: 'why none'}, rightWords(backend));
+    const sorted = [...kinds.values()].sort((a, b) => b.some((c) => c.red) - a.some((c) => c.red) || b.length - a.length);
+    return el('ul', {class: 'why'}, sorted.slice(0, 4).map((all) => {
+      const {mechanism, outcome} = all[0];
+      const repaired = all.filter((c) => c.row[C.REPAIRED] >= 0).map((c) => cases[c.row[C.REPAIRED]].axes.fix);
+      const fixes = [...new Set(repaired)].sort((a, b) => a.length - b.length);
+      return el('li', {}, glyph(outcome, 'span', {class: all.some((c) => c.red) ? 'red' : ''}), el('span', {}, el('b', {}, `${all.length} \u00d7 ${WORDS[outcome]}`), ' \u2013 ',
+        mechanism ? act(mechanism, () => put({view: 'mechanisms', mechanism})) : all[0].failure, mechanism ? `: ${D.mechanisms[mechanism] || ''}. ` : '. ',
+        fixes.length ? el('span', {class: 'repair'}, 'Right with ', el('b', {}, fixes[0]), fixes.length > 1 ? `, or ${fixes.length - 1} more by case` : '', '.') : null));
+    }), sorted.length > 4 ? el('li', {}, act(`and ${sorted.length - 4} kinds more`, () => put({view: 'cases', backend}))) : null);
   }
   function moveInGrid(event) {
     const step = {ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1]}[event.key];
@@ -320,7 +337,9 @@
       glyph(outcome), `${all.length} ${WORDS[outcome]}`)));
   }
   for (const [name, [label]] of Object.entries(views)) nav.append(el('a', {'data-view': name, href: '#'}, label));
-  main.replaceChildren(place, filters, legend, count, view);
+  // On a phone the results come first, and the filters when they are asked for.
+  const fold = el('details', {class: 'fold', open: innerWidth > 700 || [...state.keys()].some((key) => key !== 'view' && key !== 'case')}, el('summary', {}, 'Filters'), filters);
+  main.replaceChildren(place, fold, legend, count, view);
   main.addEventListener('keydown', moveInGrid);
   document.addEventListener('keydown', (event) => { if (event.key === 'Escape' && get('case')) put({case: ''}); });
 
