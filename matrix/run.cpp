@@ -147,6 +147,7 @@ Ran run(const RunOptions& options) {
   const Stack& stack = options.runner.stack;
   nlohmann::ordered_json where = environment(stack.name);
   if (stack.python()) where.update(packages_of(stack));
+  if (!request.fault.empty()) where["fault"] = request.fault;  // its results are nobody's word on the runtime
   const Judge judge = load_judge(options.rules, setting_of(where, request.device, stack.name));
   SchedulePolicy policy = options.policy;
   policy.red = [&](const CaseResult& result) { return judge.red(judge.of(result, {}).verdict); };

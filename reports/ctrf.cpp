@@ -33,7 +33,7 @@ Json test(const Item& item, const Report& report) {
   if (item.failure.empty() && !result.reason.empty()) json["message"] = result.reason;
   if (!item.issues.empty()) json["tags"] = item.issues;
   if (item.of.verdict == matrix::Verdict::flaky) json["flaky"] = true;
-  Json extra{{"rerun", rerun_command(result)}};
+  Json extra{{"rerun", rerun_command(report, result)}};
   if (result.signature && !result.signature->mechanism.empty()) extra["mechanism"] = result.signature->mechanism;
   if (item.of.verdict) extra["verdict"] = matrix::name(*item.of.verdict);
   if (item.repaired) extra["passes_as"] = id(report.items[*item.repaired].of.result.which);

@@ -62,7 +62,7 @@ std::string annotations(const Report& report) {
     std::string message = what(item);
     for (const std::string& issue : item.issues) message += fmt::format("\nknown as {}", issue);
     if (item.repaired) message += fmt::format("\npasses as {}", id(report.items[*item.repaired].of.result.which));
-    message += fmt::format("\n{}", rerun_command(item.of.result));
+    message += fmt::format("\n{}", rerun_command(report, item.of.result));
     text += fmt::format("::error title={}::{}\n", for_workflow_property(id(item.of.result.which)),
                         for_workflow_message(message));
   }

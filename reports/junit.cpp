@@ -34,7 +34,7 @@ std::string details(const Item& item, const Report& report) {
   }
   for (const std::string& issue : item.issues) text += fmt::format("known as {}\n", issue);
   if (item.repaired) text += fmt::format("passes as {}\n", id(report.items[*item.repaired].of.result.which));
-  return text + rerun_command(result) + "\n";
+  return text + rerun_command(report, result) + "\n";
 }
 
 struct Counts {

@@ -159,14 +159,21 @@ std::string verdict_sentence(const Report& report) {
   return text;
 }
 
-std::string rerun_command(const CaseResult& result) {
-  std::string text = fmt::format("regather matrix run --case '{}'", id(result.which));
-  if (result.device != "cpu") text += " --device " + result.device;
-  if (result.stack == "reference") return text;
+std::string rerun_command(const Report& report, const CaseResult& result) {
   // A name out of a document; within single quotes a shell takes all but these.
-  std::string stack;
-  for (const char c : result.stack) stack += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + " --stack '" + stack + "'";
+  const auto quoted = [](const std::string& name) {
+    std::string text;
+    for (const char c : name) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return "'" + text + "'";
+  };
+  std::string text = fmt::format("regather matrix run --case '{}'", id(result.which));
+  if (result.device != "cpu") text += result.device == "cuda" ? " --device cuda" : " --device " + quoted(result.device);
+  if (result.stack != "reference") text += " --stack " + quoted(result.stack);
+  const auto fault = report.document.environment.find("fault");
+  if (fault != report.document.environment.end() && fault->is_string()) {
+    text += " --fault " + quoted(fault->get<std::string>());
+  }
+  return text;
 }
 
 }  // namespace regather::reports

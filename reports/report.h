@@ -49,6 +49,6 @@ bool failed(const CaseResult& result);
 std::string verdict_sentence(const Report& report);
 
 // The command that runs the case again, as one line for a shell.
-std::string rerun_command(const CaseResult& result);
+std::string rerun_command(const Report& report, const CaseResult& result);
 
 }  // namespace regather::reports

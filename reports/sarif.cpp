@@ -79,7 +79,7 @@ Json result_of(const Item& item, const Report& report, size_t rule) {
   if (item.of.verdict == Verdict::xfail) {
     json["suppressions"] = Json::array({{{"kind", "external"}, {"justification", "fails as it is expected to"}}});
   }
-  Json properties{{"issues", item.issues}, {"rerun", rerun_command(result)}};
+  Json properties{{"issues", item.issues}, {"rerun", rerun_command(report, result)}};
   if (item.repaired) properties["passesAs"] = id(report.items[*item.repaired].of.result.which);
   if (result.gradients && result.gradients->compared > 0) {
     properties["worstGradient"] = result.gradients->worst;

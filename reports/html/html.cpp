@@ -91,9 +91,9 @@ std::string facts(const Report& report) {
     return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(static_cast<std::time_t>(report.ended / 1000)));
   };
   std::string text = fact("definition", report.document.definition) + fact("stack", value("stack")) +
-                     fact("torch", value("torch")) + fact("regather", value("regather")) +
-                     fact("commit", value("commit").substr(0, 12)) + fact("machine", value("cpu")) +
-                     fact("cores", value("cores")) + fact("system", value("os")) +
+                     fact("fault", value("fault")) + fact("torch", value("torch")) +
+                     fact("regather", value("regather")) + fact("commit", value("commit").substr(0, 12)) +
+                     fact("machine", value("cpu")) + fact("cores", value("cores")) + fact("system", value("os")) +
                      fact("ran for", fmt::format("{:.1f} s", report.document.seconds)) + fact("written", day());
   if (report.document.shard) {
     text += fact("shard", fmt::format("{}/{}", report.document.shard->index, report.document.shard->count));

@@ -55,7 +55,7 @@ Json gradient(const GradientSummary& g, Strings& strings) {
 
 class Writer {
  public:
-  Writer(const Report& report, Strings& strings) : strings_(strings) {
+  Writer(const Report& report, Strings& strings) : report_(report), strings_(strings) {
     for (size_t i = 0; i < report.issues.size(); ++i) issues_.emplace(report.issues[i].id, i);
   }
 
@@ -93,8 +93,8 @@ class Writer {
 
  private:
   // What the command to run it again has after the id.
-  static std::string options_of(const CaseResult& result) {
-    const std::string command = rerun_command(result);
+  std::string options_of(const CaseResult& result) const {
+    const std::string command = rerun_command(report_, result);
     return command.substr(command.find('\'', command.find('\'') + 1) + 1);
   }
 
@@ -130,6 +130,7 @@ class Writer {
     return strings_.of(text);
   }
 
+  const Report& report_;
   Strings& strings_;
   std::unordered_map<std::string, size_t> issues_;
   size_t deaths_ = 0;

@@ -147,12 +147,14 @@ class Action(unittest.TestCase):
         self.assertIn(len(errors), (1, 2))
         self.assertIn("zero1/sft/fix=none", errors[0])
         self.assertIn("wrong_gradient", errors[0])
+        self.assertIn("--fault 'drop_all_reduce'", errors[0], "the command to run it again breaks it again")
         self.assertIn("zero1/sft/fix=none", red.summary)
         self.assertEqual(len(self.caches), 1, "what is red is no baseline")
         files = red.artifacts["regather"]
         self.assertLessEqual({"results.json", "report.html", "junit.xml", "ctrf.json", "results.sarif"}, set(files))
         self.assertEqual({c["verdict"] for c in json.loads(files["results.json"])["cases"]}, {"regression"})
         self.assertIn("<failure", files["junit.xml"])
+        self.assertEqual(json.loads(files["results.json"])["environment"]["fault"], "drop_all_reduce")
 
         blessed = self.push(CASES + FAULT, bless="true")
         self.assertEqual((blessed.code, blessed.results["verdict"]), (0, "blessed"), blessed.log)

@@ -63,8 +63,19 @@ TEST(Report, TheSentenceSaysWhatCameOut) {
 
 TEST(Report, TheCommandSurvivesAShell) {
   const Report report = mixed_report();
-  EXPECT_EQ(rerun_command(item(report, "ddp/dpo/fix=none").of.result),
+  CaseResult result = item(report, "ddp/dpo/fix=none").of.result;
+  EXPECT_EQ(rerun_command(report, result),
             "regather matrix run --case 'ddp/dpo/fix=none' --stack 'python:o'\\''brien'");
+  result.device = "cuda; x";
+  result.stack = "reference";
+  EXPECT_EQ(rerun_command(report, result), "regather matrix run --case 'ddp/dpo/fix=none' --device 'cuda; x'");
+}
+
+TEST(Report, TheCommandBreaksTheRuntimeAsTheRunDid) {
+  Report report = mixed_report();
+  report.document.environment["fault"] = "drop_all_reduce";
+  EXPECT_TRUE(
+      rerun_command(report, item(report, "ddp/sft/fix=none").of.result).ends_with(" --fault 'drop_all_reduce'"));
 }
 
 TEST(Summary, StaysBelowWhatGitHubShows) {
