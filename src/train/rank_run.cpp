@@ -109,8 +109,8 @@ void RankRun::enter(int step, Phase phase) {
   trace_phase(world_.rank(), step, static_cast<int>(phase));
 }
 
-// `parameter`: of what was compared. An error is where its exception arose; in a forward, where else it is in no module,
-// at the last read.
+// `parameter`: of what was compared. An error is where its exception arose; in a forward, where else it is in no
+// module, at the last read.
 Where RankRun::locate(Outcome outcome, const std::string& parameter) const {
   Where result{.module = owner_of(parameter), .parameter = parameter, .collective = {}};
   if (outcome == Outcome::error) {
@@ -290,8 +290,7 @@ void RankRun::check_gradients(int step) {
   const int allowed = case_.checkpoint == Checkpoint::reentrant && case_.two_passes ? 2 : 1;
   for (const auto& [name, calls] : most_hook_calls_) {
     if (calls <= allowed) continue;
-    depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired {} times in one backward", name, calls),
-           name);
+    depart(Outcome::invariant, "hook", fmt::format("the hook of {} fired {} times in one backward", name, calls), name);
   }
 }
 
@@ -314,8 +313,8 @@ void RankRun::check_update(int step, const shard::Named& before) {
   }
   result_.counters["update_share"] = std::max(result_.counters["update_share"], worst);
   if (!(worst <= 1)) {
-    depart(Outcome::invariant, "update",
-           fmt::format("{}: the step uses {:.3g} times its tolerance", worst_name, worst), worst_name);
+    depart(Outcome::invariant, "update", fmt::format("{}: the step uses {:.3g} times its tolerance", worst_name, worst),
+           worst_name);
   }
 }
 
