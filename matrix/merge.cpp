@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/tell.h"
 #include "matrix/judge/load.h"
 #include "matrix/plan/definition.h"
 #include "matrix/plan/plan.h"
@@ -143,8 +144,8 @@ Exit merge_files(const std::vector<std::string>& files, const std::string& out, 
   print(end, document, judge, (first.stack == "reference" ? "" : " --stack '" + first.stack + "'") + rules.options(),
         out);
   if (merged.missing.empty()) return end.exit;
-  fmt::print(stderr, "regather: missing: shard {}; {} of {} cases are not reported\n", fmt::join(merged.missing, ", "),
-             document.unreported, document.unreported + document.cases.size());
+  tell("regather: missing: shard {}; {} of {} cases are not reported\n", fmt::join(merged.missing, ", "),
+       document.unreported, document.unreported + document.cases.size());
   return end.exit == Exit::red ? Exit::red : Exit::incomplete;
 }
 

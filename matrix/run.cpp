@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "base/tell.h"
 #include "case/fixes.h"
 #include "matrix/death/deaths.h"
 #include "matrix/judge/conclusion.h"
@@ -85,7 +86,7 @@ void replay(const std::vector<LedgerLine>& lines, const std::vector<Case>& cases
 bool keep_failed(Plan& plan, const SchedulePolicy& policy, const std::string& out) {
   const std::string path = out + "/cases.jsonl";
   if (!std::filesystem::exists(path)) {
-    fmt::print(stderr, "regather: nothing is recorded in '{}': every selected case runs\n", path);
+    tell("regather: nothing is recorded in '{}': every selected case runs\n", path);
     return true;
   }
   Schedule schedule(plan.cases.size(), policy);
@@ -99,7 +100,7 @@ bool keep_failed(Plan& plan, const SchedulePolicy& policy, const std::string& ou
     ids += id(plan.cases[i]) + "\n";
   }
   if (failed.empty()) {
-    fmt::print(stderr, "regather: no selected case is red in '{}': nothing to run again\n", path);
+    tell("regather: no selected case is red in '{}': nothing to run again\n", path);
     return false;
   }
   plan.cases = std::move(failed);
@@ -141,7 +142,7 @@ Ran run(const RunOptions& options) {
   const Request& request = options.runner.request;
   Plan plan = make_plan(options.selection);
   if (plan.cases.empty()) {
-    fmt::print(stderr, "regather: no case is selected; `regather matrix list` shows what there is\n");
+    tell("regather: no case is selected; `regather matrix list` shows what there is\n");
     return {Exit::nothing, {}, 0};
   }
   const Stack& stack = options.runner.stack;
@@ -191,11 +192,11 @@ Ran run(const RunOptions& options) {
         });
   }
   if (deaths.count() > 0 && !options.quiet) {
-    fmt::print(stderr, "regather: {} reports of deaths are in '{}/deaths.jsonl'\n", deaths.count(), options.out);
+    tell("regather: {} reports of deaths are in '{}/deaths.jsonl'\n", deaths.count(), options.out);
   }
   if (end == RunEnd::interrupted) {
-    fmt::print(stderr, "regather: interrupted; {} of {} cases are in '{}/cases.jsonl', --resume goes on from them\n",
-               done, plan.cases.size(), options.out);
+    tell("regather: interrupted; {} of {} cases are in '{}/cases.jsonl', --resume goes on from them\n", done,
+         plan.cases.size(), options.out);
     return {Exit::interrupted, {}, 0};
   }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/tell.h"
 #include "matrix/runner/capture.h"
 
 namespace regather::matrix {
@@ -194,7 +195,7 @@ Exit measure_matrix(const MatrixSpeedOptions& options) {
   } else {
     print(card, cases, budget);
   }
-  for (const std::string& line : over) fmt::print(stderr, "RED {}\n", line);
+  for (const std::string& line : over) tell("RED {}\n", line);
   return over.empty() ? ran.exit : Exit::red;
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/tell.h"
 #include "matrix/cli/commands.h"
 #include "matrix/judge/compare.h"
 #include "matrix/judge/gate.h"
@@ -31,7 +32,7 @@ Exit compare(const CompareText& text) {
     fmt::print("{}", matrix::print(comparison));
   }
   const Exit exit = matrix::judge(comparison, gate);
-  if (exit == Exit::nothing) fmt::print(stderr, "regather: nothing was compared: no case stands in both documents\n");
+  if (exit == Exit::nothing) tell("regather: nothing was compared: no case stands in both documents\n");
   return exit;
 }
 

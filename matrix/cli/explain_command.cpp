@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/tell.h"
 #include "case/support.h"
 #include "matrix/cli/commands.h"
 #include "matrix/explain.h"
@@ -16,7 +17,7 @@ using matrix::Exit;
 Exit explain(const std::string& text, bool as_json) {
   const Case c = parse_id(text);
   if (const auto why = unsupported(c)) {
-    fmt::print(stderr, "regather: nothing to explain: '{}' is unsupported: {}\n", text, *why);
+    tell("regather: nothing to explain: '{}' is unsupported: {}\n", text, *why);
     return Exit::nothing;
   }
   const auto explanation = matrix::explain(c);

@@ -1,10 +1,13 @@
-#include <fmt/format.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "base/error.h"
+#include "base/tell.h"
 #include "matrix/cli/commands.h"
 #include "matrix/runner/runner.h"
 
@@ -13,8 +16,18 @@ namespace {
 using regather::matrix::Exit;
 
 Exit fail(Exit code, const char* text) {
-  fmt::print(stderr, "regather: {}\n", text);
+  regather::tell("regather: {}\n", text);
   return code;
+}
+
+// A descriptor that is closed would become the next file that is opened: what is said would go into the results.
+// Nothing can be read from such an input or written to such an output; what is told goes nowhere.
+void keep_standard_files() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(file, F_GETFD) >= 0) continue;
+    const int opened = ::open("/dev/null", file == STDOUT_FILENO ? O_RDONLY : O_WRONLY);  // the lowest that is free
+    if (opened != file) std::_Exit(static_cast<int>(Exit::internal));
+  }
 }
 
 Exit run(int argc, char** argv) {
@@ -54,6 +67,7 @@ Exit run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_standard_files();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no more (ulimit -f) is an error like a full disk
   Exit code;
   try {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/tell.h"
 #include "case/fault.h"
 #include "case/support.h"
 #include "matrix/cli/commands.h"
@@ -59,7 +60,7 @@ Exit run_and_show(const RunOptions& options) {
   const matrix::Ran ran = matrix::run(options);
   if (ran.cases.empty()) return ran.exit;
   write_page(options.out, options.rules.baseline);
-  if (!options.quiet) fmt::print(stderr, "page {}/report.html\n", options.out);
+  if (!options.quiet) tell("page {}/report.html\n", options.out);
   return ran.exit;
 }
 

@@ -3,8 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "base/error.h"
@@ -144,6 +147,22 @@ void RunText::use_stack(matrix::RunOptions& parsed) const {
   if (!timeout_given) request.timeout = kPythonTimeout;
 }
 
+// CLI11's own range lets what is not a number pass, and its conversion cuts off a number that is too large.
+std::string seconds_of_a_case(const std::string& text) {
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
+  if (whole && value >= 0.001 && value <= 86400) return "";
+  return fmt::format("'{}': expected seconds from 0.001 to 86400", text);
+}
+
+std::string whole_number(const std::string& text) {
+  uint64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec == std::errc() && read.ptr == text.data() + text.size()) return "";
+  return fmt::format("'{}': expected a whole number from 0 to {}", text, std::numeric_limits<uint64_t>::max());
+}
+
 int default_jobs() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 2U)); }
 
 void add_running(CLI::App& command, RunText& text) {
@@ -158,9 +177,11 @@ void add_running(CLI::App& command, RunText& text) {
   command
       .add_option("--timeout", request.timeout,
                   fmt::format("Seconds for a case, after which it is a hang; {} on a Python stack", kPythonTimeout))
-      ->check(CLI::Range(0.001, 86400.0))
+      ->check(seconds_of_a_case)
       ->capture_default_str();
-  command.add_option("--seed", request.seed, "Of the weights, the batches and the order")->capture_default_str();
+  command.add_option("--seed", request.seed, "Of the weights, the batches and the order")
+      ->check(whole_number)
+      ->capture_default_str();
   command
       .add_option("--stack", text.stack,
                   "What runs the cases: reference, or python:ENV, ENV a folder with bin/python or a set of `regather "

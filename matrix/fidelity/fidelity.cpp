@@ -10,6 +10,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/tell.h"
 #include "matrix/fidelity/agreement.h"
 #include "matrix/fidelity/recording.h"
 
@@ -122,7 +123,7 @@ Exit report(const std::vector<Compared>& cells, size_t unsupported, const std::v
                disagree, excepted, unsupported);
   }
   for (const Exception& e : unused) {
-    fmt::print(stderr, "regather: the exception for '{}' in '{}' excepts nothing: delete it\n", e.id, e.set);
+    tell("regather: the exception for '{}' in '{}' excepts nothing: delete it\n", e.id, e.set);
   }
   if (cells.empty()) return Exit::nothing;
   return disagree > 0 || !unused.empty() ? Exit::red : Exit::green;

@@ -5,6 +5,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/tell.h"
+
 namespace regather::matrix {
 namespace {
 
@@ -66,8 +68,7 @@ Exit compare_speed(const SpeedOptions& options) {
     row.real += a.milliseconds / 1e3;
     row.runtime += b.milliseconds / 1e3;
     if (a.outcome != b.outcome) {
-      fmt::print(stderr, "regather: {}: {} on the real packages, {} on the runtime\n", id(a.which), name(a.outcome),
-                 name(b.outcome));
+      tell("regather: {}: {} on the real packages, {} on the runtime\n", id(a.which), name(a.outcome), name(b.outcome));
       same = false;
     }
   }

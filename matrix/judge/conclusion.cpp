@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/tell.h"
 #include "matrix/judge/load.h"
 #include "matrix/results/summary.h"
 
@@ -76,23 +77,23 @@ void print(const Conclusion& end, const Document& document, const Judge& judge, 
     if (judge.red(verdict) && result.outcome != Outcome::notrun) {
       reds.push_back({result, why});
     } else if (worth_telling(verdict)) {
-      fmt::print(stderr, "{} {}\n    {}\n    {}\n", name(verdict), id(result.which), print_signature(result), why);
+      tell("{} {}\n    {}\n    {}\n", name(verdict), id(result.which), print_signature(result), why);
     }
   }
-  fmt::print(stderr, "{}", print_red(reds, rerun, colour_wanted()));
-  for (const std::string& complaint : end.complaints) fmt::print(stderr, "RED {}\n", complaint);
+  tell("{}", print_red(reds, rerun, colour_wanted()));
+  for (const std::string& complaint : end.complaints) tell("RED {}\n", complaint);
   for (const std::string& which : end.absent) {
-    fmt::print(stderr, "{}{}: absent, the baseline has it\n", judge.red(Verdict::absent) ? "RED " : "", which);
+    tell("{}{}: absent, the baseline has it\n", judge.red(Verdict::absent) ? "RED " : "", which);
   }
-  for (const std::string& entry : end.overdue) fmt::print(stderr, "regather: {}\n", entry);
-  fmt::print(stderr, "{}", print_table(results));
+  for (const std::string& entry : end.overdue) tell("regather: {}\n", entry);
+  tell("{}", print_table(results));
   if (!document.cases.empty() && document.cases.front().verdict) {
     std::string text;
     for (const auto& [verdict, count] : counts) text += fmt::format(", {} {}", count, name(verdict));
-    fmt::print(stderr, "verdicts: {}\n", text.substr(2));
+    tell("verdicts: {}\n", text.substr(2));
   }
-  fmt::print(stderr, "cases {}, {:.1f} s, {}/results.json\n", results.size(), document.seconds, out);
-  if (end.exit == Exit::nothing) fmt::print(stderr, "regather: nothing was compared: no selected case is supported\n");
+  tell("cases {}, {:.1f} s, {}/results.json\n", results.size(), document.seconds, out);
+  if (end.exit == Exit::nothing) tell("regather: nothing was compared: no selected case is supported\n");
 }
 
 }  // namespace regather::matrix

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/tell.h"
 #include "matrix/results/verdict.h"
 
 namespace regather::matrix {
@@ -97,7 +98,7 @@ Progress::~Progress() {
 }
 
 void Progress::say(const std::string& line) {
-  fmt::print(stderr, "{}{}\n", terminal_ ? "\r\033[K" : "", line);
+  tell("{}{}\n", terminal_ ? "\r\033[K" : "", line);
   shown_ = {};
 }
 
@@ -109,8 +110,8 @@ void Progress::advance(bool settled, bool is_red) {
   if (!terminal_ || now - shown_ < std::chrono::milliseconds(100)) return;
   shown_ = now;
   const double rate = static_cast<double>(ran_) / std::max(1e-3, std::chrono::duration<double>(now - begin_).count());
-  fmt::print(stderr, "\r\033[K{}/{} cases, {:.1f}/s, {:.0f} s left, {} red", done_, cases_, rate,
-             static_cast<double>(cases_ - std::min(done_, cases_)) / rate, red_);
+  tell("\r\033[K{}/{} cases, {:.1f}/s, {:.0f} s left, {} red", done_, cases_, rate,
+       static_cast<double>(cases_ - std::min(done_, cases_)) / rate, red_);
   std::fflush(stderr);
 }
 

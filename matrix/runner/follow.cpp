@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/tell.h"
 #include "matrix/death/death.h"
 #include "matrix/runner/capture.h"
 #include "matrix/runner/memory.h"
@@ -132,13 +133,13 @@ Exit follow(const Ranks& ranks) {
     worker.read_output();
     if (said.end) return static_cast<Exit>(*said.end);
     if (life == Life::silent) {
-      fmt::print(stderr, "regather: rank {}: rank 0's store at {}:{} is out of reach for {:g} s\n", ranks.rank,
-                 ranks.host, ranks.port, kSilence);
+      tell("regather: rank {}: rank 0's store at {}:{} is out of reach for {:g} s\n", ranks.rank, ranks.host,
+           ranks.port, kSilence);
       return Exit::incomplete;
     }
     if (how == "exit 2") throw UsageError(worker.error_tail());
     if (how == "exit 3") {
-      fmt::print(stderr, "regather: rank {}: {}", ranks.rank, worker.error_tail());
+      tell("regather: rank {}: {}", ranks.rank, worker.error_tail());
       return Exit::incomplete;
     }
     if (death.type.empty()) death.type = how;
@@ -183,7 +184,7 @@ void Lead::end(Exit exit) {
   std::vector<std::string> variables = worker_variables(ranks_, "end");
   variables.push_back(fmt::format("REGATHER_END={}", static_cast<int>(exit)));
   const Captured told = capture({find_worker()}, variables, kFarewell);
-  if (told.status != 0) fmt::print(stderr, "regather: cannot tell the other ranks that it is over: {}\n", told.errors);
+  if (told.status != 0) tell("regather: cannot tell the other ranks that it is over: {}\n", told.errors);
 }
 
 }  // namespace regather::matrix
